@@ -1,0 +1,133 @@
+package leakcheck
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// leakEnv makes this test binary a program that leaks what the variable names and then calls run.
+const leakEnv = "LEAKCHECK_TEST_LEAK"
+
+func TestMain(m *testing.M) {
+	if leak := os.Getenv(leakEnv); leak != "" {
+		Main(runnerFunc(func() int { return leaks[leak]() }))
+	}
+	Main(m)
+}
+
+type runnerFunc func() int
+
+func (f runnerFunc) Run() int { return f() }
+
+var keep []any // what a leak has to keep reachable
+
+var leaks = map[string]func() int{
+	"nothing": func() int {
+		r, w, _ := os.Pipe()
+		_ = r.Close()
+		_ = w.Close()
+		return 0
+	},
+	"failure": func() int {
+		go func() { select {} }()
+		return 3
+	},
+	"goroutine": func() int {
+		go func() { select {} }()
+		return 0
+	},
+	"descriptor": func() int {
+		r, w, err := os.Pipe()
+		keep = append(keep, r, w, err)
+		return 0
+	},
+	"child": func() int {
+		cmd := exec.Command("/bin/sleep", "4")
+		if err := cmd.Start(); err != nil {
+			return 4
+		}
+		return 0
+	},
+	"zombie": func() int {
+		if err := exec.Command("/bin/true").Start(); err != nil {
+			return 4
+		}
+		return 0
+	},
+	"file": func() int {
+		if err := os.WriteFile(os.TempDir()+"/forgotten", nil, 0o600); err != nil {
+			return 4
+		}
+		return 0
+	},
+	"late": func() int { // gone before patience ends: no leak
+		go time.Sleep(300 * time.Millisecond)
+		return 0
+	},
+}
+
+func TestMainFindsEachKindOfLeak(t *testing.T) {
+	for _, test := range []struct {
+		leak string
+		code int
+		says string
+	}{
+		{"nothing", 0, ""},
+		{"late", 0, ""},
+		{"failure", 3, ""},
+		{"goroutine", 1, "goroutines: "},
+		{"descriptor", 1, "descriptor left: "},
+		{"child", 1, "child process left: "},
+		{"zombie", 1, "state Z"},
+		{"file", 1, "temporary file left: forgotten"},
+	} {
+		t.Run(test.leak, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), leakEnv+"="+test.leak)
+			out, _ := cmd.CombinedOutput()
+			if got := cmd.ProcessState.ExitCode(); got != test.code {
+				t.Fatalf("exit code %d, want %d; output:\n%s", got, test.code, out)
+			}
+			if !strings.Contains(string(out), test.says) {
+				t.Errorf("output lacks %q:\n%s", test.says, out)
+			}
+		})
+	}
+}
+
+// recorder is a test that can be failed without failing.
+type recorder struct {
+	testing.TB
+	cleanup func()
+	failed  bool
+}
+
+func (r *recorder) Helper()               {}
+func (r *recorder) Cleanup(f func())      { r.cleanup = f }
+func (r *recorder) Errorf(string, ...any) { r.failed = true }
+
+func TestCheckBlamesOneTest(t *testing.T) {
+	clean := &recorder{TB: t}
+	Check(clean)
+	clean.cleanup()
+	if clean.failed {
+		t.Error("a test that leaves nothing was blamed")
+	}
+
+	leaking := &recorder{TB: t}
+	Check(leaking)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaking.cleanup()
+	_ = r.Close()
+	_ = w.Close()
+	if !leaking.failed {
+		t.Error("a test that leaves descriptors was not blamed")
+	}
+}
