@@ -1,0 +1,101 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDefaultsAreValid(t *testing.T) {
+	cfg := Default()
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.RetainedOutput != 1<<20 || time.Duration(cfg.DefaultGrace) != 30*time.Second || len(cfg.Listen) != 1 {
+		t.Errorf("defaults are %+v", cfg)
+	}
+}
+
+func TestEverySettingIsDescribed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range Settings() {
+		if s.Name == "" || s.Unit == "" || s.Help == "" || s.Default == "" || seen[s.Name] {
+			t.Errorf("setting %+v lacks a description or repeats a name", s)
+		}
+		seen[s.Name] = true
+	}
+}
+
+func TestLoadLaysFileAndEnvironmentOverDefaults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "execwire.toml")
+	text := "listen = [\"unix:///run/execwire.sock\"]\nretained_output_bytes = \"2MiB\"\nmax_wait = \"1m\"\nretained_events = 200\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Load(path, []string{"EXECWIRE_MAX_WAIT=2m", "EXECWIRE_SERVER=ignored", "PATH=/bin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Listen[0] != "unix:///run/execwire.sock" || cfg.RetainedOutput != 2<<20 || cfg.RetainedEvents != 200 {
+		t.Errorf("the file was not applied: %+v", cfg)
+	}
+	if time.Duration(cfg.MaxWait) != 2*time.Minute {
+		t.Errorf("max_wait = %v, want the environment's 2m", time.Duration(cfg.MaxWait))
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	tests := []struct {
+		name, file, env, want string
+	}{
+		{"unknown setting", "no_such = 1", "", "no_such is not a setting"},
+		{"not TOML", "= 1", "", "is not TOML"},
+		{"bad size", `window_bytes = "many"`, "", "is not a size"},
+		{"negative size", "window_bytes = -1", "", "is not a size"},
+		{"duration without a unit", "max_wait = 5", "", "needs a unit"},
+		{"below the range", `retained_output_bytes = "1KiB"`, "", "below 64KiB"},
+		{"above the range", "", "EXECWIRE_RETAINED_OUTPUT_BYTES=2GiB", "above 1GiB"},
+		{"bad environment", "", "EXECWIRE_READERS_PER_PROCESS=x", "EXECWIRE_READERS_PER_PROCESS"},
+		{"list of numbers", "listen = [1]", "", "not text"},
+		{"table for a number", "[max_wait]\na = 1", "", "measured in"},
+		{"contradiction of graces", `max_grace = "1s"`, "", "below default_grace"},
+		{"contradiction of stdin", `stdin_queue_bytes = "4KiB"`, "", "below stdin_write_bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "execwire.toml")
+			if err := os.WriteFile(path, []byte(tt.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Load(path, []string{tt.env})
+			var configErr *Error
+			if !errors.As(err, &configErr) || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("Load = %v, want an *Error that says %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestLoadNamesAMissingFile(t *testing.T) {
+	_, err := Load("/nonexistent/execwire.toml", nil)
+	if err == nil || !strings.Contains(err.Error(), "/nonexistent/execwire.toml: does not exist") {
+		t.Fatalf("Load = %v", err)
+	}
+}
+
+func TestBytesNotation(t *testing.T) {
+	for text, want := range map[string]Bytes{"0": 0, "17": 17, "64KiB": 64 << 10, "3 MiB": 3 << 20, "1GiB": 1 << 30} {
+		got, err := ParseBytes(text)
+		if err != nil || got != want {
+			t.Errorf("ParseBytes(%q) = %v, %v; want %d", text, got, err, want)
+		}
+	}
+	for size, want := range map[Bytes]string{0: "0", 17: "17", 65536: "64KiB", 3 << 20: "3MiB"} {
+		if got := size.String(); got != want {
+			t.Errorf("%d is written %q, want %q", int64(size), got, want)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package observe
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestLoggerHonoursFormatAndLevel(t *testing.T) {
+	var out strings.Builder
+	logger, err := NewLogger(&out, JSON, "warn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger.Info("quiet")
+	logger.Warn("loud", "process_id", "p1")
+	var line map[string]any
+	if err := json.Unmarshal([]byte(out.String()), &line); err != nil {
+		t.Fatalf("not one JSON object: %q: %v", out.String(), err)
+	}
+	if line["msg"] != "loud" || line["process_id"] != "p1" {
+		t.Errorf("logged %v", line)
+	}
+}
+
+func TestLoggerRefusesUnknownNames(t *testing.T) {
+	if _, err := NewLogger(nil, "xml", "info"); err == nil || !strings.Contains(err.Error(), "text or json") {
+		t.Errorf("format: %v", err)
+	}
+	if _, err := NewLogger(nil, Text, "loud"); err == nil || !strings.Contains(err.Error(), "debug, info") {
+		t.Errorf("level: %v", err)
+	}
+}
