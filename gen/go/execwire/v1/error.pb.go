@@ -49,6 +49,13 @@ const (
 	// A message is larger than the server takes; metadata "limit_bytes" says how
 	// much it takes. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE ErrorReason = 6
+	// The caller went away. CANCELLED.
+	ErrorReason_ERROR_REASON_CALL_CANCELLED ErrorReason = 7
+	// The caller's deadline passed. DEADLINE_EXCEEDED.
+	ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED ErrorReason = 8
+	// The call broke the rules of gRPC itself, e.g. a message that cannot be
+	// decoded. The code says more.
+	ErrorReason_ERROR_REASON_BROKEN_CALL ErrorReason = 9
 	// The session does not exist, or belongs to another principal, which is the
 	// same to the caller. NOT_FOUND.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
@@ -126,6 +133,9 @@ var (
 		4:  "ERROR_REASON_UNAUTHENTICATED",
 		5:  "ERROR_REASON_DRAINING",
 		6:  "ERROR_REASON_MESSAGE_TOO_LARGE",
+		7:  "ERROR_REASON_CALL_CANCELLED",
+		8:  "ERROR_REASON_DEADLINE_EXCEEDED",
+		9:  "ERROR_REASON_BROKEN_CALL",
 		20: "ERROR_REASON_SESSION_NOT_FOUND",
 		30: "ERROR_REASON_PROCESS_NOT_FOUND",
 		31: "ERROR_REASON_PROCESS_ALREADY_EXISTS",
@@ -157,6 +167,9 @@ var (
 		"ERROR_REASON_UNAUTHENTICATED":        4,
 		"ERROR_REASON_DRAINING":               5,
 		"ERROR_REASON_MESSAGE_TOO_LARGE":      6,
+		"ERROR_REASON_CALL_CANCELLED":         7,
+		"ERROR_REASON_DEADLINE_EXCEEDED":      8,
+		"ERROR_REASON_BROKEN_CALL":            9,
 		"ERROR_REASON_SESSION_NOT_FOUND":      20,
 		"ERROR_REASON_PROCESS_NOT_FOUND":      30,
 		"ERROR_REASON_PROCESS_ALREADY_EXISTS": 31,
@@ -213,7 +226,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x80\b\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xe3\b\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -221,7 +234,10 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x15ERROR_REASON_INTERNAL\x10\x03\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10\x04\x12\x19\n" +
 	"\x15ERROR_REASON_DRAINING\x10\x05\x12\"\n" +
-	"\x1eERROR_REASON_MESSAGE_TOO_LARGE\x10\x06\x12\"\n" +
+	"\x1eERROR_REASON_MESSAGE_TOO_LARGE\x10\x06\x12\x1f\n" +
+	"\x1bERROR_REASON_CALL_CANCELLED\x10\a\x12\"\n" +
+	"\x1eERROR_REASON_DEADLINE_EXCEEDED\x10\b\x12\x1c\n" +
+	"\x18ERROR_REASON_BROKEN_CALL\x10\t\x12\"\n" +
 	"\x1eERROR_REASON_SESSION_NOT_FOUND\x10\x14\x12\"\n" +
 	"\x1eERROR_REASON_PROCESS_NOT_FOUND\x10\x1e\x12'\n" +
 	"#ERROR_REASON_PROCESS_ALREADY_EXISTS\x10\x1f\x12\x1f\n" +

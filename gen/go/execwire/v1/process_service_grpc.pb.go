@@ -64,7 +64,9 @@ type ProcessServiceClient interface {
 	// pipe. A stream that breaks loses nothing: within the grace it can be
 	// resumed from the last seq and stdin offset; after the grace the process is
 	// terminated. A resume replaces the stream that was there before, which ends
-	// with PROCESS_TAKEN_OVER. The first request must be start or resume.
+	// with PROCESS_TAKEN_OVER. The first request must be start or resume. A client
+	// that half-closes says that no input and no acknowledgement will come: stdin
+	// ends, and from then on what was sent counts as taken.
 	RunProcess(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RunProcessRequest, RunProcessResponse], error)
 	// WatchProcess replays a process's events from a cursor and then follows
 	// them live, as an observer. The stream ends with OK after the closed event.
@@ -283,7 +285,9 @@ type ProcessServiceServer interface {
 	// pipe. A stream that breaks loses nothing: within the grace it can be
 	// resumed from the last seq and stdin offset; after the grace the process is
 	// terminated. A resume replaces the stream that was there before, which ends
-	// with PROCESS_TAKEN_OVER. The first request must be start or resume.
+	// with PROCESS_TAKEN_OVER. The first request must be start or resume. A client
+	// that half-closes says that no input and no acknowledgement will come: stdin
+	// ends, and from then on what was sent counts as taken.
 	RunProcess(grpc.BidiStreamingServer[RunProcessRequest, RunProcessResponse]) error
 	// WatchProcess replays a process's events from a cursor and then follows
 	// them live, as an observer. The stream ends with OK after the closed event.
