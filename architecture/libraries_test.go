@@ -1,0 +1,60 @@
+package architecture
+
+import "slices"
+
+// library is a package from elsewhere that only some rooms may import.
+type library struct {
+	path  string   // the package and everything below it, unless exact
+	exact bool     // the package alone
+	only  []string // rooms that may import it, with what is below them; none: nobody
+	not   []string // rooms that may not; all others may
+	tests bool     // holds for test files too
+	why   string
+}
+
+// noRPC are the rooms that must make sense without any RPC library.
+var noRPC = append(slices.Clone(domain), "internal/auth", "internal/wsconn", "gateway/jsonrpc")
+
+var libraries = []library{
+	{path: "google.golang.org/grpc", not: noRPC, tests: true, why: "the domain knows no RPC"},
+	{path: "google.golang.org/protobuf", not: noRPC, tests: true, why: "the domain knows no wire format"},
+	{path: "google.golang.org/genproto", not: noRPC, tests: true, why: "the domain knows no wire format"},
+	{path: "github.com/grpc-ecosystem", not: noRPC, tests: true, why: "the domain knows no RPC"},
+	{path: "github.com/creack/pty", only: []string{"internal/process"}, why: "one importer, so that it can be replaced"},
+	{path: "github.com/coder/websocket", only: []string{"internal/wsconn"}, why: "limits, pings, close codes and origin are decided in one place"},
+	{path: "nhooyr.io/websocket", tests: true, why: "deprecated by its author for github.com/coder/websocket"},
+	{path: "github.com/gorilla/websocket", why: "internal/wsconn is our websocket"},
+	{path: "golang.org/x/net/websocket", why: "internal/wsconn is our websocket"},
+	{path: "os/exec", only: []string{"internal/process", "internal/sandbox"}, why: "one room starts processes, so that none escapes its owner"},
+	{path: "log", exact: true, tests: true, why: "use log/slog"},
+}
+
+// checkLibraries finds imports of restricted libraries. Support rooms count as
+// test code.
+func checkLibraries(t *tree) []string {
+	var found []string
+	for _, file := range t.files {
+		for _, spec := range file.syntax.Imports {
+			for _, lib := range libraries {
+				if lib.names(importPath(spec)) && !lib.admits(file) {
+					found = append(found, t.at(spec.Pos(), "%s may not import %s: %s", file.room, lib.path, lib.why))
+				}
+			}
+		}
+	}
+	return found
+}
+
+func (l library) names(imported string) bool {
+	return imported == l.path || !l.exact && within(imported, l.path)
+}
+
+func (l library) admits(file *sourceFile) bool {
+	if !l.tests && (file.test || rooms[file.room].support) {
+		return true
+	}
+	if l.not != nil {
+		return !slices.Contains(l.not, file.room)
+	}
+	return slices.Contains(l.only, file.room)
+}

@@ -1,0 +1,128 @@
+// Package architecture holds the rules of the house as tests: which package
+// may import which, who may touch the operating system and the heavy
+// libraries, what library code never calls, and that every exported name is
+// documented.
+//
+// The rules are data (rooms_test.go, libraries_test.go, names_test.go); a new
+// package is one line in rooms_test.go. They read the source and run nothing.
+// Each rule is also shown a tree that breaks it, so that none can pass by
+// looking at nothing.
+package architecture
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+const modulePath = "github.com/execwire/execwire"
+
+// sourceFile is one parsed Go file.
+type sourceFile struct {
+	name   string // path from the root of the repository
+	room   string // directory of the file, "." for the root
+	test   bool   // the name ends in _test.go
+	syntax *ast.File
+}
+
+// tree is every hand-written Go file of the main module.
+type tree struct {
+	fset  *token.FileSet
+	files []*sourceFile
+}
+
+// notOurs reports whether a directory holds no hand-written code of the main
+// module.
+func notOurs(name string) bool {
+	switch path.Base(name) {
+	case "testdata", "node_modules":
+		return true
+	}
+	return name == "gen" || name == "tools" || name == "bin" ||
+		name != "." && strings.HasPrefix(path.Base(name), ".")
+}
+
+// readTree parses all Go files of fsys. An empty tree is an error: a check
+// that sees nothing must not pass.
+func readTree(fsys fs.FS) (*tree, error) {
+	t := &tree{fset: token.NewFileSet()}
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && notOurs(name):
+			return fs.SkipDir
+		case entry.IsDir() || path.Ext(name) != ".go":
+			return nil
+		}
+		return t.parse(fsys, name)
+	})
+	if err == nil && len(t.files) == 0 {
+		err = errors.New("no Go files found")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the source tree: %w", err)
+	}
+	return t, nil
+}
+
+func (t *tree) parse(fsys fs.FS, name string) error {
+	source, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return err
+	}
+	syntax, err := parser.ParseFile(t.fset, name, source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	t.files = append(t.files, &sourceFile{
+		name:   name,
+		room:   path.Dir(name),
+		test:   strings.HasSuffix(name, "_test.go"),
+		syntax: syntax,
+	})
+	return nil
+}
+
+// at words a finding the way compilers do, so that editors can jump to it.
+func (t *tree) at(pos token.Pos, format string, args ...any) string {
+	p := t.fset.Position(pos)
+	return fmt.Sprintf("%s:%d: %s", p.Filename, p.Line, fmt.Sprintf(format, args...))
+}
+
+// byRoom groups the files by directory.
+func (t *tree) byRoom() map[string][]*sourceFile {
+	grouped := map[string][]*sourceFile{}
+	for _, file := range t.files {
+		grouped[file.room] = append(grouped[file.room], file)
+	}
+	return grouped
+}
+
+// importPath returns the unquoted path of an import.
+func importPath(spec *ast.ImportSpec) string {
+	p, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		panic("the parser let a malformed import through: " + spec.Path.Value)
+	}
+	return p
+}
+
+// ourRoom returns the room an import path of ours names; false for all others.
+func ourRoom(imported string) (string, bool) {
+	if imported == modulePath {
+		return ".", true
+	}
+	return strings.CutPrefix(imported, modulePath+"/")
+}
+
+// within reports whether the slash path name is dir or lies below it.
+func within(name, dir string) bool {
+	return name == dir || strings.HasPrefix(name, dir+"/")
+}
