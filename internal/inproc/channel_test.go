@@ -1,0 +1,236 @@
+package inproc_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/execwire/execwire/internal/inproc"
+)
+
+// serve returns a channel with one stub that is closed with the test.
+func serve(t testing.TB, s *stub, opts ...inproc.Option) *inproc.Channel {
+	ch := inproc.New(opts...)
+	ch.RegisterService(&stubDesc, s)
+	t.Cleanup(ch.Close)
+	return ch
+}
+
+func TestGeneratedClients(t *testing.T) {
+	ch := inproc.New()
+	t.Cleanup(ch.Close)
+	healthpb.RegisterHealthServer(ch, health.NewServer())
+	reflection.Register(ch)
+
+	got, err := healthpb.NewHealthClient(ch).Check(guarded(t), &healthpb.HealthCheckRequest{})
+	if err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("Check = %v, %v, want SERVING", got, err)
+	}
+	stream, err := reflectionpb.NewServerReflectionClient(ch).ServerReflectionInfo(guarded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, s := range answer.GetListServicesResponse().GetService() {
+		names[s.GetName()] = true
+	}
+	if !names["grpc.health.v1.Health"] || !names["grpc.reflection.v1.ServerReflection"] {
+		t.Errorf("reflection lists %v, want health and reflection", names)
+	}
+}
+
+func TestServiceInfo(t *testing.T) {
+	s := serve(t, &stub{}).GetServiceInfo()["test.Stub"]
+	kinds := make(map[string][2]bool)
+	for _, m := range s.Methods {
+		kinds[m.Name] = [2]bool{m.IsClientStream, m.IsServerStream}
+	}
+	want := map[string][2]bool{"Unary": {}, "Server": {false, true}, "Client": {true, false}, "Bidi": {true, true}}
+	for name, k := range want {
+		if kinds[name] != k {
+			t.Errorf("%s streams (client, server) = %v, want %v", name, kinds[name], k)
+		}
+	}
+	if len(kinds) != len(want) || s.Metadata != "stub.proto" {
+		t.Errorf("info = %+v, want %d methods of stub.proto", s, len(want))
+	}
+}
+
+func TestRegisteringTwicePanics(t *testing.T) {
+	ch := serve(t, &stub{})
+	defer func() {
+		if recover() == nil {
+			t.Error("a second registration of the same service did not panic")
+		}
+	}()
+	ch.RegisterService(&stubDesc, &stub{})
+}
+
+func TestRegisteringAWrongImplementationPanics(t *testing.T) {
+	ch := inproc.New()
+	t.Cleanup(ch.Close)
+	defer func() {
+		if recover() == nil {
+			t.Error("an implementation of another service did not panic")
+		}
+	}()
+	ch.RegisterService(&healthpb.Health_ServiceDesc, &stub{})
+}
+
+type key struct{}
+
+// Over a wire nothing but deadline and metadata crosses; an interceptor that
+// finds a caller's value in process would fail in front of a remote core.
+func TestTheCallersValuesStayWithTheCaller(t *testing.T) {
+	ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
+		if v := ctx.Value(key{}); v != nil {
+			t.Errorf("the handler sees the caller's value %v", v)
+		}
+		return txt(""), nil
+	}})
+	ctx := context.WithValue(guarded(t), key{}, "secret")
+	if err := ch.Invoke(ctx, unaryMethod, txt(""), new(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type badge struct{ credentials.CommonAuthInfo }
+
+func (badge) AuthType() string { return "badge" }
+
+func TestWhoCalls(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		opts []inproc.Option
+		want string
+	}{
+		{"by default", nil, "inproc"},
+		{"with auth info", []inproc.Option{inproc.WithAuthInfo(badge{})}, "badge"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
+				method, _ := grpc.Method(ctx)
+				if method != unaryMethod {
+					t.Errorf("method = %q, want %q", method, unaryMethod)
+				}
+				p, ok := peer.FromContext(ctx)
+				if !ok {
+					return nil, status.Error(codes.Unauthenticated, "no peer")
+				}
+				return txt(p.Addr.Network() + " " + p.AuthInfo.AuthType()), nil
+			}}, tc.opts...)
+			out := new(text)
+			if err := ch.Invoke(guarded(t), unaryMethod, txt(""), out); err != nil {
+				t.Fatal(err)
+			}
+			if want := "inproc " + tc.want; out.GetValue() != want {
+				t.Errorf("the handler sees %q, want %q", out.GetValue(), want)
+			}
+		})
+	}
+}
+
+type token struct{ err error }
+
+func (c token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"Authorization": "Bearer t"}, c.err
+}
+func (token) RequireTransportSecurity() bool { return true }
+
+func TestCallCredentials(t *testing.T) {
+	ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
+		return txt(metadata.ValueFromIncomingContext(ctx, "authorization")[0]), nil
+	}})
+	out := new(text)
+	if err := ch.Invoke(guarded(t), unaryMethod, txt(""), out, grpc.PerRPCCredentials(token{})); err != nil || out.GetValue() != "Bearer t" {
+		t.Errorf("the handler got %q, %v, want the token", out.GetValue(), err)
+	}
+	err := ch.Invoke(guarded(t), unaryMethod, txt(""), out, grpc.PerRPCCredentials(token{err: errors.New("no token")}))
+	if status.Code(err) != codes.Internal {
+		t.Errorf("a call without its credentials = %v, want Internal", err)
+	}
+}
+
+// until returns a stub whose handlers report the cause of their context's end.
+func until(causes chan<- error) *stub {
+	return &stub{
+		unary: func(ctx context.Context, _ *text) (*text, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return nil, context.Cause(ctx)
+		},
+		stream: func(ss grpc.ServerStream) error {
+			<-ss.Context().Done()
+			causes <- context.Cause(ss.Context())
+			return nil
+		},
+	}
+}
+
+func TestCauseOfACallersCancellation(t *testing.T) {
+	causes := make(chan error, 1)
+	ch := serve(t, until(causes))
+	why := errors.New("laptop closed")
+	ctx, cancel := context.WithCancelCause(guarded(t))
+	open(t, ctx, ch, bidiMethod)
+	cancel(why)
+	cause := <-causes
+	for _, want := range []error{inproc.ErrCallerGone, why, context.Canceled} {
+		if !errors.Is(cause, want) {
+			t.Errorf("cause = %v, want it to be %v", cause, want)
+		}
+	}
+}
+
+func TestDeadlineIsTheHandlersToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		causes := make(chan error, 1)
+		ch := serve(t, until(causes))
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errors.New("stays with the caller"))
+		defer cancel()
+		err := ch.Invoke(ctx, unaryMethod, txt(""), new(text))
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("Invoke = %v, want DeadlineExceeded", err)
+		}
+		if cause := <-causes; cause != context.DeadlineExceeded {
+			t.Errorf("cause = %v, want %v", cause, context.DeadlineExceeded)
+		}
+	})
+}
+
+func TestCauseAfterReturn(t *testing.T) {
+	var handler context.Context
+	ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
+		handler = ctx
+		return txt(""), nil
+	}})
+	ctx, cancel := context.WithTimeout(guarded(t), time.Hour)
+	defer cancel()
+	if err := ch.Invoke(ctx, unaryMethod, txt(""), new(text)); err != nil {
+		t.Fatal(err)
+	}
+	ch.Close() // the handler has surely returned
+	if cause := context.Cause(handler); cause != inproc.ErrHandlerReturned {
+		t.Errorf("cause = %v, want %v", cause, inproc.ErrHandlerReturned)
+	}
+}

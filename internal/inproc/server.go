@@ -1,0 +1,151 @@
+package inproc
+
+import (
+	"context"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// serverStream is the handler's end of a call.
+type serverStream struct {
+	call       *call
+	ctx        context.Context
+	fullMethod string
+	method     *method
+
+	received bool // used only by the goroutine that calls RecvMsg
+}
+
+var _ grpc.ServerStream = (*serverStream)(nil)
+
+// newServerStream makes the handler's end of c. Its context takes the deadline
+// of the caller's, the metadata and the peer, and nothing else: over a wire
+// there is nothing else.
+func newServerStream(caller context.Context, c *call, fullMethod string, m *method, md metadata.MD, from *peer.Peer) *serverStream {
+	ss := &serverStream{call: c, fullMethod: fullMethod, method: m}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c.cancel = cancel
+	if deadline, ok := caller.Deadline(); ok {
+		var stopTimer context.CancelFunc
+		ctx, stopTimer = context.WithDeadline(ctx, deadline)
+		c.cancel = func(cause error) {
+			cancel(cause) // first: the child takes its cause from here
+			stopTimer()
+		}
+	}
+	ctx = metadata.NewIncomingContext(ctx, md)
+	ctx = peer.NewContext(ctx, from)
+	ss.ctx = grpc.NewContextWithServerTransportStream(ctx, transportStream{ss})
+	return ss
+}
+
+// run calls the handler through the interceptor and ends the call with what it
+// returns.
+func (ss *serverStream) run(interceptor grpc.StreamServerInterceptor) {
+	err := ss.handle(interceptor)
+	st, ok := status.FromError(err)
+	if !ok {
+		st = status.FromContextError(err)
+	}
+	ss.call.endByHandler(st, ErrHandlerReturned)
+}
+
+func (ss *serverStream) handle(interceptor grpc.StreamServerInterceptor) error {
+	m := ss.method
+	if interceptor == nil || m.isUnary() {
+		return m.handler(m.impl, ss)
+	}
+	return interceptor(m.impl, ss, &grpc.StreamServerInfo{
+		FullMethod:     ss.fullMethod,
+		IsClientStream: m.clientStreams,
+		IsServerStream: m.serverStreams,
+	}, m.handler)
+}
+
+func (ss *serverStream) Context() context.Context { return ss.ctx }
+
+func (ss *serverStream) SetHeader(md metadata.MD) error {
+	if md.Len() == 0 {
+		return nil
+	}
+	if err := validate(md); err != nil {
+		return err
+	}
+	return ss.call.setHeader(md)
+}
+
+func (ss *serverStream) SendHeader(md metadata.MD) error {
+	if err := validate(md); err != nil {
+		return err
+	}
+	return ss.call.sendHeader(md)
+}
+
+func (ss *serverStream) SetTrailer(md metadata.MD) {
+	_ = ss.call.setTrailer(md) // too late is nobody's concern, as in grpc-go
+}
+
+// SendMsg hands m to the client. It waits while the queue is full and fails
+// with Canceled or DeadlineExceeded once the call has ended. An error ends the
+// call.
+func (ss *serverStream) SendMsg(m any) error {
+	msg, err := toSend(m)
+	if err == nil {
+		err = ss.call.sendResponse(msg)
+	}
+	if err != nil {
+		ss.call.endByHandler(status.Convert(err), err)
+	}
+	return err
+}
+
+// RecvMsg waits for the client's next message. It returns io.EOF after the
+// last; any other error ends the call.
+func (ss *serverStream) RecvMsg(m any) error {
+	err := ss.recv(m)
+	if err != nil && err != io.EOF {
+		ss.call.endByHandler(status.Convert(err), err)
+	}
+	return err
+}
+
+func (ss *serverStream) recv(m any) error {
+	msg, err := ss.call.nextRequest()
+	if err == io.EOF && !ss.method.clientStreams && !ss.received {
+		return status.Error(codes.Internal, "cardinality violation: received no request message from non-client-streaming RPC")
+	}
+	if err != nil {
+		return err
+	}
+	if err := receive(msg, m); err != nil {
+		return err
+	}
+	ss.received = true
+	if ss.method.clientStreams {
+		return nil
+	}
+	switch _, err := ss.call.nextRequest(); err {
+	case nil:
+		return status.Error(codes.Internal, "cardinality violation: received multiple request messages for non-client-streaming RPC")
+	case io.EOF:
+		return nil
+	default:
+		return err
+	}
+}
+
+// transportStream is what grpc.SetHeader and its like find in the handler's
+// context. Unlike serverStream it says when a trailer comes too late.
+type transportStream struct{ ss *serverStream }
+
+var _ grpc.ServerTransportStream = transportStream{}
+
+func (t transportStream) Method() string                  { return t.ss.fullMethod }
+func (t transportStream) SetHeader(md metadata.MD) error  { return t.ss.call.setHeader(md) }
+func (t transportStream) SendHeader(md metadata.MD) error { return t.ss.call.sendHeader(md) }
+func (t transportStream) SetTrailer(md metadata.MD) error { return t.ss.call.setTrailer(md) }
