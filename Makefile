@@ -6,26 +6,130 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 # Tools are pinned in tools/go.mod, a module of its own so that none of their
-# dependencies reach ours, and are built once per change of it. Tests find them
-# through this variable.
+# dependencies reach ours. They are built again only when it changes. Tests find
+# them through this variable.
 export EXECWIRE_TOOLS_DIR ?= $(CURDIR)/.cache/tools
 TOOLS := $(EXECWIRE_TOOLS_DIR)/.built
 BUF := $(EXECWIRE_TOOLS_DIR)/buf
+BASELINE := proto/baseline.binpb
 
 .PHONY: help
 help: ## print this list
-	@grep -hE '^[a-z][a-z/-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z/-]+):[^#]*## /\1\t/' | \
-		while IFS=$$'\t' read -r name text; do printf '  %-18s %s\n' "$$name" "$$text"; done
+	@sed -nE 's/^([a-z][a-z/-]*):[^#]*## (.*)/\1\t\2/p' Makefile | \
+		while IFS=$$'\t' read -r target text; do printf '  %-16s %s\n' "$$target" "$$text"; done
 
-.PHONY: generate
-generate: $(TOOLS) ## regenerate gen/ from the protos
-	$(BUF) generate
+# --- run -------------------------------------------------------------------
+
+.PHONY: run
+run: bin/execwire ## build the daemon and serve on the default listener
+	@echo 'In another terminal: bin/execwire --help lists the commands, for example'
+	@echo '    bin/execwire run -- echo hello'
+	bin/execwire serve
+
+# Phony because the Go command knows better than make what is up to date.
+# Without cgo the binary is static and runs on any Linux.
+.PHONY: bin/execwire
+bin/execwire: ## build the daemon
+	CGO_ENABLED=0 go build -trimpath -o $@ ./cmd/execwire
+
+# --- test ------------------------------------------------------------------
+
+# Two runs, because the race detector makes everything several times slower:
+# with it the short tests, where the races are; without it all tests, the slow
+# ones too (floods of output, grace periods, whole sessions). A slow test calls
+# testing.Short() first. Nothing is left out of both runs.
+.PHONY: test
+test: deps check test-race test-all ## all that CI checks
+
+.PHONY: deps
+deps: $(TOOLS) ## install what tests need and is missing
+	scripts/install-test-deps
+
+.PHONY: test-short
+test-short: ## the short tests, without the race detector
+	go test -short ./...
+
+.PHONY: test-race
+test-race: $(TOOLS) ## the short tests, with the race detector
+	CGO_ENABLED=1 go test -race -short ./...
+
+.PHONY: test-all
+test-all: $(TOOLS) ## all tests, without the race detector
+	go test ./...
+
+.PHONY: bench
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+# --- check -----------------------------------------------------------------
+
+.PHONY: check
+check: check-format check-go check-proto check-generated check-modules check-guards ## all checks that run no tests
+
+.PHONY: check-format
+check-format: $(TOOLS)
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "run 'make fmt': $$unformatted" >&2; exit 1; fi
+	$(BUF) format --diff --exit-code
+	scripts/check-text
+
+# The rules of the house (imports, forbidden calls, comments) are tests, but
+# they test the source.
+.PHONY: check-go
+check-go: $(TOOLS)
+	go vet ./...
+	$(EXECWIRE_TOOLS_DIR)/staticcheck ./...
+	go test ./architecture
+
+.PHONY: check-proto
+check-proto: lint-proto breaking
+
+.PHONY: lint-proto
+lint-proto: $(TOOLS)
+	$(BUF) lint
+
+.PHONY: breaking
+breaking: $(TOOLS) ## hold the protos against the last release
+	$(BUF) breaking --against $(BASELINE)
 
 .PHONY: check-generated
 check-generated: $(TOOLS) ## fail when gen/ is not what the protos generate
 	scripts/check-generated $(BUF)
 
+.PHONY: check-modules
+check-modules:
+	go mod tidy -diff
+	scripts/dependencies | diff -u docs/dependencies.txt - || { echo "run 'make dependencies' and justify what is new" >&2; exit 1; }
+
+# Shows that the checks above can fail.
+.PHONY: check-guards
+check-guards: $(TOOLS)
+	scripts/check-guards
+
+# --- make anew -------------------------------------------------------------
+
+.PHONY: fmt
+fmt: $(TOOLS) ## format Go and protobuf
+	gofmt -w .
+	$(BUF) format --write
+
+.PHONY: generate
+generate: $(TOOLS) ## make gen/ from the protos
+	$(BUF) generate
+
+.PHONY: dependencies
+dependencies: ## list again what each binary is made of
+	scripts/dependencies > docs/dependencies.txt
+
+# At a release only: what was in the last one is what must not break.
+.PHONY: baseline
+baseline: $(TOOLS) ## at a release: remember the protos that must not break
+	$(BUF) build --exclude-source-info --output $(BASELINE)
+
+.PHONY: clean
+clean: ## remove binaries and built tools
+	rm -rf bin .cache
+
 $(TOOLS): tools/go.mod tools/go.sum
-	@echo "building the tools of tools/go.mod (about two minutes the first time)"
+	@echo 'building the tools of tools/go.mod: about two minutes the first time'
 	GOBIN=$(EXECWIRE_TOOLS_DIR) go -C tools install tool
 	@touch $@
