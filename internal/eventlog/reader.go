@@ -1,0 +1,203 @@
+package eventlog
+
+import (
+	"context"
+	"io"
+)
+
+// Reader is an observer's cursor. Next and TryNext are used by one goroutine at
+// a time; Close may be called from any. A reader that is not used any more must
+// be closed: it counts against Limits.MaxReaders and its last batch against
+// what the log holds.
+type Reader struct {
+	log    *Log
+	waiter waiter
+
+	// Guarded by log.mu.
+	pos      position
+	failed   error   // what Next returns instead of more
+	owns     bool    // belongs to an Owner
+	detached bool    // holds nothing any more and is not counted
+	events   []Event // of the last batch
+	pinned   []*block
+}
+
+// NewReader returns an observer's cursor that starts after the event afterSeq;
+// 0 is the beginning. It returns ErrTooManyReaders, or ErrFutureSeq when no
+// event has that seq yet.
+func (l *Log) NewReader(afterSeq uint64) (*Reader, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if afterSeq > l.lastSeq() {
+		return nil, errFuture(afterSeq, l.lastSeq())
+	}
+	if l.observers >= l.limits.MaxReaders {
+		return nil, ErrTooManyReaders
+	}
+	l.observers++
+	return l.cursor(afterSeq, false), nil
+}
+
+func (l *Log) cursor(afterSeq uint64, owns bool) *Reader {
+	r := &Reader{log: l, pos: l.after(afterSeq), owns: owns}
+	r.waiter.ready = func() bool { return r.failed != nil || r.pos.next < l.records.end }
+	return r
+}
+
+// Next returns the next events, at least one, blocking until there is one. It
+// returns whole events of together at most maxBytes of output, except that the
+// first may be larger; a batch is never more than 64 KiB and 256 events, which
+// is also what a maxBytes of 0 or less means. After the closed event it returns
+// io.EOF, after Close ErrClosed, and the cause of ctx when that is done while
+// nothing is there.
+func (r *Reader) Next(ctx context.Context, maxBytes int) (Batch, error) {
+	for {
+		batch, ok, err := r.take(maxBytes, true)
+		if ok || err != nil {
+			return batch, err
+		}
+		if err := r.log.await(ctx, &r.log.readers, &r.waiter); err != nil {
+			return Batch{}, err
+		}
+	}
+}
+
+// TryNext is Next without blocking: it returns false when nothing is there.
+func (r *Reader) TryNext(maxBytes int) (Batch, bool, error) {
+	return r.take(maxBytes, false)
+}
+
+// Close ends the cursor; a pending Next returns ErrClosed. Closing twice does
+// nothing.
+func (r *Reader) Close() {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if r.failed == nil {
+		r.failed = ErrClosed
+	}
+	r.detach()
+	r.log.settle()
+}
+
+// take returns the next batch. With none it puts the reader on the list of
+// those that wait, if it means to.
+func (r *Reader) take(maxBytes int, wait bool) (Batch, bool, error) {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.letGo()
+	switch {
+	case r.failed != nil:
+		r.detach()
+		return Batch{}, false, r.failed
+	case r.pos.next < l.records.end:
+		if maxBytes <= 0 || maxBytes > maxBatchBytes {
+			maxBytes = maxBatchBytes
+		}
+		return r.batch(maxBytes), true, nil
+	case l.closedSeq != 0:
+		return Batch{}, false, io.EOF
+	case wait:
+		l.readers.add(&r.waiter)
+	}
+	return Batch{}, false, nil
+}
+
+// batch is called when there is an event at or after the reader's position.
+func (r *Reader) batch(maxBytes int) Batch {
+	l := r.log
+	if r.pos.next >= l.records.first {
+		return Batch{Events: r.fill(maxBytes)}
+	}
+	// Output is missing. An exit in the middle of it is still known, and told
+	// in its place: before it there is one gap, after it another.
+	if r.pos.next <= l.exitedSeq && l.exitedSeq < l.records.first {
+		gap := r.skipTo(position{next: l.exitedSeq, before: l.exitedEarlier.before})
+		r.pos.next++
+		r.add(Event{Seq: l.exitedSeq, Kind: Exited})
+		return Batch{Gap: gap, Events: r.events}
+	}
+	gap := r.skipTo(l.after(l.records.first - 1))
+	return Batch{Gap: gap, Events: r.fill(maxBytes)}
+}
+
+// skipTo moves the reader forward and returns the gap this makes, if any.
+func (r *Reader) skipTo(p position) *Gap {
+	from := r.pos
+	r.pos = p
+	if from.next == p.next {
+		return nil
+	}
+	return &Gap{
+		FirstAvailableSeq: p.next,
+		DroppedBytes:      p.before - from.before,
+		Inexact:           from.inexact,
+	}
+}
+
+// fill takes retained events until a bound of the batch is reached.
+func (r *Reader) fill(maxBytes int) []Event {
+	l := r.log
+	l.blocks.batches++
+	bytes, pinned := 0, 0
+	for r.pos.next < l.records.end && len(r.events) < maxBatchEvents {
+		rec := l.records.at(r.pos.next)
+		bytes += int(rec.n)
+		if len(r.events) > 0 && bytes > maxBytes {
+			break
+		}
+		if b := rec.blk; b != nil && b.batch != l.blocks.batches {
+			pinned += len(b.buf)
+			if len(r.events) > 0 && pinned > batchBlocks*l.limits.largestBlock() {
+				break
+			}
+			b.batch = l.blocks.batches
+			b.pins++
+			r.pinned = append(r.pinned, b)
+		}
+		r.add(rec.event(r.pos.next))
+		r.pos.next++
+		r.pos.before += uint64(rec.n)
+	}
+	return r.events
+}
+
+func (r *Reader) add(e Event) {
+	size := cap(r.events)
+	if len(r.events) == size {
+		grown := make([]Event, len(r.events), min(max(4, 4*size), maxBatchEvents))
+		copy(grown, r.events)
+		r.events = grown
+	}
+	r.events = append(r.events, e)
+	r.log.batchBytes += (cap(r.events) - size) * eventBytes
+}
+
+// letGo ends the claim of the last batch on its blocks.
+func (r *Reader) letGo() {
+	for _, b := range r.pinned {
+		r.log.blocks.unpin(b)
+	}
+	clear(r.pinned)
+	r.pinned = r.pinned[:0]
+	clear(r.events)
+	r.events = r.events[:0]
+}
+
+// detach takes the reader out of all counts.
+func (r *Reader) detach() {
+	if r.detached {
+		return
+	}
+	r.detached = true
+	for _, b := range r.pinned {
+		r.log.blocks.unpin(b)
+	}
+	r.log.batchBytes -= cap(r.events) * eventBytes
+	r.pinned, r.events = nil, nil // the slice may still be read by its user
+	if r.owns {
+		r.log.owners--
+	} else {
+		r.log.observers--
+	}
+}

@@ -1,0 +1,59 @@
+package eventlog
+
+// Stats are the facts of a log at one moment.
+type Stats struct {
+	LastSeq          uint64 // 0: nothing was said yet
+	FirstRetainedSeq uint64 // LastSeq+1: nothing is retained
+	RetainedBytes    int    // output bytes retained
+	RetainedEvents   int    // output events retained
+	// HeldBytes is the memory of the log: the capacity of blocks that are alive
+	// for the log or for the last batch of a cursor, and of the event records.
+	HeldBytes int
+	// Totals are the bytes ever written, indexed by Stream.
+	Totals [streamEnd]uint64
+
+	Exited bool
+	Closed bool
+
+	Owned        bool
+	Held         bool   // released with hold
+	Acknowledged uint64 // seq; also of the last owner, once there is none
+	// UnacknowledgedBytes and ReservedBytes (of buffers that writers have) are
+	// together at most a window. The former is 0 when neither owned nor held.
+	UnacknowledgedBytes  int
+	ReservedBytes        int
+	UnacknowledgedEvents int
+
+	Readers int // open cursors, owners included
+}
+
+// Stats returns the facts of the log.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stats := Stats{
+		LastSeq:              l.lastSeq(),
+		FirstRetainedSeq:     l.records.first,
+		RetainedBytes:        l.retainedBytes,
+		RetainedEvents:       l.outputs,
+		HeldBytes:            l.blocks.held + l.records.bytes() + l.batchBytes,
+		Exited:               l.exitedSeq != 0,
+		Closed:               l.closedSeq != 0,
+		Owned:                l.owner != nil,
+		Held:                 l.held,
+		Acknowledged:         l.acked.next - 1,
+		UnacknowledgedBytes:  l.unackedBytes,
+		ReservedBytes:        l.reservedBytes,
+		UnacknowledgedEvents: l.unackedEvents,
+		Readers:              l.observers + l.owners,
+	}
+	for i, s := range l.streams {
+		if s != nil {
+			stats.Totals[i] = s.total
+		}
+	}
+	return stats
+}
+
+// Limits returns the limits the log works with, defaults filled in.
+func (l *Log) Limits() Limits { return l.limits }

@@ -1,0 +1,69 @@
+package eventlog
+
+import "context"
+
+// waiter is one goroutine's place to wait. Its channel lives as long as the
+// waiter, so that waiting allocates nothing.
+type waiter struct {
+	ready func() bool   // called with Log.mu held
+	wake  chan struct{} // one slot; filled with Log.mu held
+}
+
+// waiters are those that found nothing to do; guarded by Log.mu. Who is on the
+// list checked its condition under the same lock, so no wake-up can be lost,
+// and only those whose condition came true are woken.
+type waiters []*waiter
+
+func (ws *waiters) add(w *waiter) {
+	if w.wake == nil {
+		w.wake = make(chan struct{}, 1)
+	}
+	*ws = append(*ws, w)
+}
+
+// wake removes and wakes the waiters that are ready.
+func (ws *waiters) wake() {
+	if len(*ws) == 0 {
+		return
+	}
+	still := (*ws)[:0]
+	for _, w := range *ws {
+		if !w.ready() {
+			still = append(still, w)
+			continue
+		}
+		select {
+		case w.wake <- struct{}{}:
+		default: // never: a woken waiter takes its wake-up before it waits again
+		}
+	}
+	clear((*ws)[len(still):])
+	*ws = still
+}
+
+// remove takes w off the list, or takes back its wake-up if it has one already.
+func (ws *waiters) remove(w *waiter) {
+	for i, other := range *ws {
+		if other == w {
+			*ws = append((*ws)[:i], (*ws)[i+1:]...)
+			return
+		}
+	}
+	select {
+	case <-w.wake:
+	default:
+	}
+}
+
+// await blocks until w, which is on the list, is woken.
+func (l *Log) await(ctx context.Context, list *waiters, w *waiter) error {
+	select {
+	case <-w.wake:
+		return nil
+	case <-ctx.Done():
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		list.remove(w)
+		return context.Cause(ctx)
+	}
+}

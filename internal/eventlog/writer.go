@@ -1,0 +1,115 @@
+package eventlog
+
+import "context"
+
+// Writer appends the output of one stream. It is used by one goroutine at a
+// time; writers of different streams are independent.
+type Writer struct {
+	log    *Log
+	waiter waiter
+
+	// Guarded by log.mu.
+	stream *stream
+	closed bool
+}
+
+// Writer returns the stream's writer, the same one on every call. As long as it
+// is not closed, a part of an owner's window is kept for its stream.
+func (l *Log) Writer(id Stream) *Writer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stream(id)
+	if s.writer == nil {
+		s.writer = &Writer{log: l, stream: s}
+		s.writer.waiter.ready = func() bool { return l.hasRoom(s) }
+		l.openWriters++
+	}
+	return s.writer
+}
+
+// Buffer returns free space of the log to read output into, for the Commit that
+// follows; what an earlier Buffer returned must not be used any more. It never
+// blocks. It returns nil when the owner's window is used up, that is, when less
+// than 4 KiB of it (or a quarter of a smaller window) are free for this stream.
+// The space is at most two chunks, and as small as 512 bytes until reads fill
+// it: blocks grow from 4 to 64 KiB. It panics after AppendClosed.
+func (w *Writer) Buffer() []byte {
+	l, s := w.log, w.stream
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closedSeq != 0 || w.closed {
+		panic("eventlog: buffer for " + s.id.String() + " after its end")
+	}
+	l.reserve(s, -s.reservedBytes, -s.reservedEvents)
+	if !l.hasRoom(s) {
+		l.settle()
+		return nil
+	}
+	b := s.room(&l.blocks, l.limits.largestBlock())
+	bytes, events := l.room(s)
+	chunk := l.limits.chunkBytes()
+	n := min(b.free(), bytes, min(events, 2)*chunk)
+	l.reserve(s, n, (n+chunk-1)/chunk)
+	return b.buf[b.used : b.used+n : b.used+n]
+}
+
+// Commit turns the first n bytes of the last Buffer into output events of at
+// most MaxChunkBytes each. Commit(0) only returns the space. It panics when n is
+// larger than the buffer, and for any output after AppendClosed.
+func (w *Writer) Commit(n int) {
+	l, s := w.log, w.stream
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	size := s.reservedBytes
+	if n < 0 || n > size {
+		panic("eventlog: commit of more than the buffer of " + s.id.String())
+	}
+	l.reserve(s, -size, -s.reservedEvents)
+	if n > 0 && l.closedSeq != 0 {
+		panic("eventlog: appended after closed")
+	}
+	for left := n; left > 0; {
+		chunk := min(left, l.limits.chunkBytes())
+		l.appendOutput(s, s.cur, s.cur.used, chunk)
+		s.cur.used += chunk
+		left -= chunk
+	}
+	if n > 0 {
+		s.grow(n, size, l.limits.largestBlock())
+	}
+	l.settle()
+}
+
+// WaitRoom blocks until Buffer would not return nil. It returns the cause of
+// ctx when that is done first.
+func (w *Writer) WaitRoom(ctx context.Context) error {
+	l := w.log
+	for {
+		l.mu.Lock()
+		if l.hasRoom(w.stream) {
+			l.mu.Unlock()
+			return nil
+		}
+		l.writers.add(&w.waiter)
+		l.mu.Unlock()
+		if err := l.await(ctx, &l.writers, &w.waiter); err != nil {
+			return err
+		}
+	}
+}
+
+// Close gives the stream's part of the window to the other streams and returns
+// an outstanding buffer. It is optional: at the end of a stream that others
+// outlive. No Buffer may be asked for afterwards; closing twice does nothing.
+func (w *Writer) Close() {
+	l := w.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.closed = true
+	l.openWriters--
+	l.reserve(w.stream, -w.stream.reservedBytes, -w.stream.reservedEvents)
+	l.settle()
+}
