@@ -1,0 +1,49 @@
+package auth
+
+import (
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// Peer is the process at the other end of a unix socket, as the kernel saw it
+// when it connected.
+type Peer struct {
+	UID uint32
+	GID uint32
+	// PID is 0 if the process is not visible from here. It may have ended since
+	// and its number been given to another: good for a log, not for a decision.
+	PID int32
+}
+
+// Principal returns the peer's user, as "uid:1000".
+func (p Peer) Principal() Principal {
+	return Principal{Name: fmt.Sprintf("uid:%d", p.UID)}
+}
+
+// UnixPeer asks the kernel who connected conn; nothing is exchanged with the
+// peer. The error is an *[Error] of kind [KindPeerUnknown].
+func UnixPeer(conn *net.UnixConn) (Peer, error) {
+	cred, err := peerCredentials(conn)
+	if err != nil {
+		return Peer{}, &Error{Kind: KindPeerUnknown, Subject: "peer of the unix socket", Err: err}
+	}
+	return Peer{UID: cred.Uid, GID: cred.Gid, PID: cred.Pid}, nil
+}
+
+func peerCredentials(conn *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return cred, credErr
+}
