@@ -4,12 +4,14 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+.NOTPARALLEL: # the targets share the tools, and Go uses all processors anyway
 
 # Tools are pinned in tools/go.mod, a module of its own so that none of their
-# dependencies reach ours. They are built again only when it changes. Tests find
-# them through this variable.
+# dependencies reach ours. They are built again only when it changes, or Go does
+# (staticcheck refuses code newer than itself). Tests find them through this
+# variable.
 export EXECWIRE_TOOLS_DIR ?= $(CURDIR)/.cache/tools
-TOOLS := $(EXECWIRE_TOOLS_DIR)/.built
+TOOLS := $(EXECWIRE_TOOLS_DIR)/.built-$(shell go env GOVERSION)
 BUF := $(EXECWIRE_TOOLS_DIR)/buf
 BASELINE := proto/baseline.binpb
 
