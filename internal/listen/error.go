@@ -1,0 +1,64 @@
+package listen
+
+import "fmt"
+
+// Kind says what is wrong with a URL or in the way of listening on it. The list
+// is closed.
+type Kind int
+
+const (
+	// KindMalformed means that the URL cannot be read.
+	KindMalformed Kind = iota + 1
+	// KindNoSuchDoor means that the scheme is known and this build has no door
+	// for it.
+	KindNoSuchDoor
+	// KindNotLoopback means that the address can be reached from beyond this
+	// host.
+	KindNotLoopback
+	// KindTooLong means that the path does not fit into a socket address.
+	KindTooLong
+	// KindOff means that the URL asks for no listener.
+	KindOff
+	// KindInUse means that another server listens there.
+	KindInUse
+	// KindInTheWay means that something that is not a dead socket has the path.
+	KindInTheWay
+	// KindSystem means that the system refused; the error wraps its reason.
+	KindSystem
+)
+
+// String returns the kind in words.
+func (k Kind) String() string {
+	names := [...]string{
+		KindMalformed: "malformed", KindNoSuchDoor: "no such door", KindNotLoopback: "not loopback",
+		KindTooLong: "too long", KindOff: "off", KindInUse: "in use", KindInTheWay: "in the way", KindSystem: "system",
+	}
+	if k <= 0 || int(k) >= len(names) {
+		return fmt.Sprintf("kind %d", int(k))
+	}
+	return names[k]
+}
+
+// Error is why there is no listener. Its text names the URL, what is wrong and
+// what to do about it.
+type Error struct {
+	Kind    Kind
+	URL     string // as it was given
+	Problem string // what is wrong
+	Fix     string // what to do; may be empty
+	Err     error  // the system's reason; may be nil
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("failed to listen on %q: %s", e.URL, e.Problem)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	if e.Fix != "" {
+		text += "; " + e.Fix
+	}
+	return text
+}
+
+// Unwrap returns the system's reason.
+func (e *Error) Unwrap() error { return e.Err }

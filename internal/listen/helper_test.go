@@ -1,0 +1,150 @@
+package listen_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/listen"
+)
+
+// helperEnv makes the test binary a client that calls the target it names,
+// prints what came of it and ends.
+const helperEnv = "LISTEN_TEST_CALL"
+
+func TestMain(m *testing.M) {
+	if target := os.Getenv(helperEnv); target != "" {
+		fmt.Println(call(context.Background(), target))
+		return
+	}
+	leakcheck.Main(m)
+}
+
+// hangGuard bounds what would otherwise hang a broken build.
+const hangGuard = 30 * time.Second
+
+// call makes one call in plain text and says what came of it: the header "who"
+// that the server in credentials_test.go sets, or the error.
+func call(ctx context.Context, target string) string {
+	ctx, cancel := context.WithTimeout(ctx, hangGuard)
+	defer cancel()
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = conn.Close() }()
+	stream, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{})
+	if err != nil {
+		return err.Error()
+	}
+	header, _ := stream.Header()
+	if who := header.Get("who"); len(who) == 1 {
+		return who[0]
+	}
+	_, err = stream.Recv()
+	return status.Convert(err).Message()
+}
+
+const nobody = 65534
+
+// callAs runs call in a process of another user. The binary is copied to where
+// that user can reach it.
+func callAs(t *testing.T, uid uint32, target string) string {
+	t.Helper()
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = self.Close() }()
+	binary := filepath.Join(publicDir(t), "helper")
+	out, err := os.OpenFile(binary, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, self); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary)
+	cmd.Dir = "/"
+	cmd.Env = []string{helperEnv + "=" + target}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the helper failed: %v: %s", err, said)
+	}
+	return strings.TrimSpace(string(said))
+}
+
+// publicDir returns a directory that every user can enter, unlike t.TempDir.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "listen-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// mustListen opens the door and closes it with the test.
+func mustListen(t *testing.T, raw string) listen.Listener {
+	t.Helper()
+	l, err := tryListen(t, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func tryListen(t *testing.T, raw string) (listen.Listener, error) {
+	t.Helper()
+	u, err := listen.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
+	defer cancel()
+	return listen.Listen(ctx, u)
+}
+
+// roundTrip connects to l, and has its other end answer.
+func roundTrip(t *testing.T, l listen.Listener) {
+	t.Helper()
+	client, err := net.Dial(l.Addr().Network(), l.Addr().String())
+	if err != nil {
+		t.Fatalf("failed to connect to %v: %v", l.URL(), err)
+	}
+	defer func() { _ = client.Close() }()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatalf("failed to accept: %v", err)
+	}
+	if _, err := server.Write([]byte("hello")); err != nil {
+		t.Error(err)
+	}
+	_ = server.Close()
+	if got, err := io.ReadAll(client); string(got) != "hello" || err != nil {
+		t.Errorf("the client read %q, %v, want hello", got, err)
+	}
+}

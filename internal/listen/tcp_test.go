@@ -1,0 +1,54 @@
+package listen_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/execwire/execwire/internal/listen"
+)
+
+func TestTCP(t *testing.T) {
+	l := mustListen(t, "grpc://127.0.0.1:0")
+	if l.URL().Addr.Port() == 0 || l.URL().String() != "grpc://"+l.Addr().String() {
+		t.Errorf("URL = %v, want the bound address %v", l.URL(), l.Addr())
+	}
+	roundTrip(t, l)
+}
+
+func TestTCPPortInUse(t *testing.T) {
+	first := mustListen(t, "grpc://127.0.0.1:0")
+	_, err := tryListen(t, first.URL().String())
+	var typed *listen.Error
+	if !errors.As(err, &typed) || typed.Kind != listen.KindInUse || !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("Listen on a port in use = %v, want an Error of kind %v", err, listen.KindInUse)
+	}
+	for _, text := range []string{first.URL().String(), "already in use", "port 0"} {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the message %q does not tell %q", err, text)
+		}
+	}
+}
+
+// Parse is not the only maker of URLs; the fence is where the door is opened.
+func TestListenRefusesWhatParseWould(t *testing.T) {
+	for _, tc := range []struct {
+		url  listen.URL
+		kind listen.Kind
+	}{
+		{listen.URL{Scheme: listen.SchemeGRPC, Addr: netip.MustParseAddrPort("0.0.0.0:0")}, listen.KindNotLoopback},
+		{listen.URL{Scheme: listen.SchemeGRPC}, listen.KindNotLoopback},
+		{listen.URL{Scheme: listen.SchemeUnix, Path: "relative"}, listen.KindMalformed},
+		{listen.URL{Scheme: listen.SchemeOff}, listen.KindOff},
+		{listen.URL{Scheme: "ws"}, listen.KindMalformed},
+		{listen.URL{}, listen.KindMalformed},
+	} {
+		l, err := listen.Listen(t.Context(), tc.url)
+		var typed *listen.Error
+		if !errors.As(err, &typed) || typed.Kind != tc.kind {
+			t.Errorf("Listen(%+v) = %v, %v, want an Error of kind %v", tc.url, l, err, tc.kind)
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package listen_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/listen"
+)
+
+func socketPath(t *testing.T) string { return filepath.Join(t.TempDir(), "s") }
+
+// leaveStale leaves a socket as a server does that is killed.
+func leaveStale(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expect checks the error's kind and that its message has the texts.
+func expect(t *testing.T, err error, kind listen.Kind, texts ...string) {
+	t.Helper()
+	var typed *listen.Error
+	if !errors.As(err, &typed) || typed.Kind != kind {
+		t.Fatalf("error = %v, want an Error of kind %v", err, kind)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the message %q does not tell %q", err, text)
+		}
+	}
+}
+
+// names lists a directory: nothing may be left beside the socket.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]string, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return strings.Join(all, " ")
+}
+
+func TestUnix(t *testing.T) {
+	path := socketPath(t)
+	l := mustListen(t, "unix://"+path)
+	if l.URL().String() != "unix://"+path || l.Addr().String() != path {
+		t.Errorf("URL = %v, Addr = %v, want %s", l.URL(), l.Addr(), path)
+	}
+	roundTrip(t, l)
+	if got := names(t, filepath.Dir(path)); got != "s" {
+		t.Errorf("the directory has %q, want only the socket", got)
+	}
+	if err := errors.Join(l.Close(), l.Close()); err != nil {
+		t.Errorf("Close twice = %v, want nil", err)
+	}
+	if got := names(t, filepath.Dir(path)); got != "" {
+		t.Errorf("after Close the directory has %q, want nothing", got)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept after Close = %v, want %v", err, net.ErrClosed)
+	}
+}
+
+// The mode is watched by the kernel's own account of the directory: whatever
+// appears under the name must be private already, though the umask allows all.
+func TestUnixIsPrivateFromTheFirstInstant(t *testing.T) {
+	old := unix.Umask(0)
+	defer unix.Umask(old)
+	path := socketPath(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	seen := 0
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			info, err := os.Lstat(path)
+			if err != nil {
+				continue
+			}
+			seen++
+			if info.Mode() != fs.ModeSocket|0o600 {
+				t.Errorf("the socket was seen as %v, want %v", info.Mode(), fs.ModeSocket|0o600)
+				return
+			}
+		}
+	})
+	for range 200 {
+		l, err := tryListen(t, "unix://"+path)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+			t.Errorf("the socket is %v, %v, want %v", info.Mode(), err, fs.ModeSocket|0o600)
+		}
+		_ = l.Close()
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("the watcher saw the socket %d times", seen)
+}
+
+func TestUnixReplacesAStaleSocket(t *testing.T) {
+	path := socketPath(t)
+	leaveStale(t, path)
+	roundTrip(t, mustListen(t, "unix://"+path))
+	if got := names(t, filepath.Dir(path)); got != "s" {
+		t.Errorf("the directory has %q, want only the socket", got)
+	}
+}
+
+func TestUnixInUse(t *testing.T) {
+	path := socketPath(t)
+	l := mustListen(t, "unix://"+path)
+	_, err := tryListen(t, "unix://"+path)
+	expect(t, err, listen.KindInUse, path, "already in use", "stop the other server")
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("error = %v, want it to be %v", err, syscall.EADDRINUSE)
+	}
+	if conn, err := l.Accept(); err == nil { // the question whether it lives
+		_ = conn.Close()
+	}
+	roundTrip(t, l)
+}
+
+// A server that dies leaves a socket, and two may be started in its place.
+func TestUnixRaceForAStaleSocket(t *testing.T) {
+	for range 50 {
+		path := socketPath(t)
+		leaveStale(t, path)
+		var wg sync.WaitGroup
+		var listeners [4]listen.Listener
+		var errs [len(listeners)]error
+		for i := range listeners {
+			wg.Go(func() { listeners[i], errs[i] = tryListen(t, "unix://"+path) })
+		}
+		wg.Wait()
+		var winners []listen.Listener
+		for i, l := range listeners {
+			if errs[i] == nil {
+				winners = append(winners, l)
+				continue
+			}
+			expect(t, errs[i], listen.KindInUse)
+		}
+		if len(winners) != 1 {
+			t.Fatalf("%d servers won, want exactly one", len(winners))
+		}
+		if conn, err := net.Dial("unix", path); err != nil {
+			t.Errorf("failed to reach the winner: %v", err)
+		} else {
+			_ = conn.Close()
+		}
+		_ = winners[0].Close()
+	}
+}
+
+func TestUnixNeverDeletesAnythingElse(t *testing.T) {
+	for name, create := range map[string]func(path string) error{
+		"regular file":  func(path string) error { return os.WriteFile(path, []byte("precious"), 0o600) },
+		"directory":     func(path string) error { return os.Mkdir(path, 0o700) },
+		"special file":  func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"symbolic link": func(path string) error { return os.Symlink("elsewhere", path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := socketPath(t)
+			if err := create(path); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = tryListen(t, "unix://"+path)
+			expect(t, err, listen.KindInTheWay, path, name, "choose another path")
+			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
+				t.Errorf("the %s is gone: %v", name, err)
+			}
+			if got := names(t, filepath.Dir(path)); got != "s" {
+				t.Errorf("the directory has %q, want nothing new", got)
+			}
+		})
+	}
+}
+
+// A datagram socket answers to no connection, and is no leftover of ours.
+func TestUnixLeavesOtherSockets(t *testing.T) {
+	path := socketPath(t)
+	other, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	_, err = tryListen(t, "unix://"+path)
+	expect(t, err, listen.KindInTheWay, "no telling")
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the socket is gone: %v", err)
+	}
+}
+
+func TestUnixCloseLeavesASuccessor(t *testing.T) {
+	path := socketPath(t)
+	first := mustListen(t, "unix://"+path)
+	if err := os.Remove(path); err != nil { // somebody tidies up too eagerly
+		t.Fatal(err)
+	}
+	second := mustListen(t, "unix://"+path)
+	if err := first.Close(); err != nil {
+		t.Errorf("Close of the first = %v", err)
+	}
+	roundTrip(t, second)
+}
+
+func TestUnixLongestPath(t *testing.T) {
+	dir := t.TempDir()
+	room := 107 - len(dir) - 1
+	path := filepath.Join(dir, strings.Repeat("x", room))
+	roundTrip(t, mustListen(t, "unix://"+path)) // though no longer name fits beside it
+}
+
+func TestUnixWithoutItsDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "missing")
+	_, err := tryListen(t, "unix://"+dir+"/s")
+	expect(t, err, listen.KindSystem, "create the directory "+dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error = %v, want it to be %v", err, fs.ErrNotExist)
+	}
+}
+
+func TestUnixWaitsForTheLockNoLongerThanItMay(t *testing.T) {
+	path := socketPath(t)
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("out of patience")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	_, err = listen.Listen(ctx, listen.URL{Scheme: listen.SchemeUnix, Path: path})
+	expect(t, err, listen.KindSystem, "locked")
+	if !errors.Is(err, why) {
+		t.Errorf("error = %v, want it to wrap %v", err, why)
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	roundTrip(t, mustListen(t, "unix://"+path))
+}

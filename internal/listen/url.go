@@ -1,0 +1,166 @@
+package listen
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Scheme is the kind of a door.
+type Scheme string
+
+// The doors of this build.
+const (
+	SchemeGRPC Scheme = "grpc" // gRPC over loopback TCP
+	SchemeUnix Scheme = "unix" // gRPC over a unix socket
+	SchemeOff  Scheme = "off"  // no door
+)
+
+// URL names a door. It is comparable; [Parse] makes valid ones.
+type URL struct {
+	Scheme Scheme
+	Addr   netip.AddrPort // of SchemeGRPC: a loopback address; port 0 lets the kernel choose
+	Path   string         // of SchemeUnix: absolute and clean
+}
+
+// String returns the URL in the form that Parse reads.
+func (u URL) String() string {
+	switch u.Scheme {
+	case SchemeGRPC:
+		return "grpc://" + u.Addr.String()
+	case SchemeUnix:
+		return "unix://" + u.Path
+	default:
+		return string(u.Scheme)
+	}
+}
+
+// maxPath is what fits into sockaddr_un beside the closing zero.
+const maxPath = 107
+
+const (
+	example  = "write for example grpc://127.0.0.1:7420, unix:///run/execwire/execwire.sock or off"
+	whatOpen = "this build can listen on grpc://127.0.0.1:PORT and unix:///PATH"
+	loopback = "without authentication only loopback may listen, and authentication this build does not have: " +
+		"listen on grpc://127.0.0.1:%d or on a unix socket and reach it through an SSH tunnel, ssh -L %[1]d:127.0.0.1:%[1]d HOST"
+	defaultPort = 7420
+)
+
+// Parse reads grpc://HOST:PORT, unix:///PATH or off. HOST is a loopback address
+// or localhost, which means 127.0.0.1 whatever the resolver says. The error is
+// an *[Error] of kind malformed, no such door, not loopback or too long.
+func Parse(raw string) (URL, error) {
+	scheme, rest, found := strings.Cut(raw, "://")
+	switch scheme {
+	case "grpc", "unix", "grpcs", "ws", "wss":
+		if !found {
+			return URL{}, malformed(raw, fmt.Sprintf("%q lacks its ://", scheme))
+		}
+	case "off", "stdio":
+		if found {
+			return URL{}, malformed(raw, fmt.Sprintf("%s takes no address", scheme))
+		}
+	}
+	switch scheme {
+	case "grpc":
+		return parseGRPC(raw, rest)
+	case "unix":
+		return parseUnix(raw, rest)
+	case "off":
+		return URL{Scheme: SchemeOff}, nil
+	case "grpcs", "ws", "wss", "stdio":
+		return URL{}, &Error{Kind: KindNoSuchDoor, URL: raw, Problem: fmt.Sprintf("this build has no %s door yet", scheme), Fix: whatOpen}
+	case "":
+		return URL{}, malformed(raw, "there is no scheme")
+	}
+	if !found {
+		return URL{}, malformed(raw, "there is no scheme")
+	}
+	return URL{}, malformed(raw, fmt.Sprintf("scheme %q is unknown", scheme))
+}
+
+func malformed(raw, problem string) *Error {
+	return &Error{Kind: KindMalformed, URL: raw, Problem: problem, Fix: example}
+}
+
+func parseGRPC(raw, rest string) (URL, error) {
+	if i := strings.IndexAny(rest, "/?#@"); i >= 0 {
+		return URL{}, malformed(raw, fmt.Sprintf("there must be nothing but HOST:PORT, found %q", rest[i]))
+	}
+	i := strings.LastIndexByte(rest, ':')
+	if i < 0 || strings.HasSuffix(rest, "]") {
+		return URL{}, malformed(raw, "there is no port")
+	}
+	port, err := strconv.ParseUint(rest[i+1:], 10, 16)
+	if err != nil {
+		return URL{}, malformed(raw, fmt.Sprintf("port %q is not a number from 0 to 65535", rest[i+1:]))
+	}
+	host := rest[:i]
+	addr, problem := parseHost(host)
+	if problem != "" {
+		return URL{}, malformed(raw, problem)
+	}
+	if !addr.IsLoopback() {
+		return URL{}, notLoopback(raw, host, uint16(port))
+	}
+	return URL{Scheme: SchemeGRPC, Addr: netip.AddrPortFrom(addr, uint16(port))}, nil
+}
+
+// parseHost returns the address of host, the zero Addr if it is some name, or
+// what is wrong with it.
+func parseHost(host string) (addr netip.Addr, problem string) {
+	inner, bracketed := strings.CutPrefix(host, "[")
+	if bracketed {
+		inner, bracketed = strings.CutSuffix(inner, "]")
+	}
+	switch addr, err := netip.ParseAddr(inner); {
+	case host == "":
+		return netip.Addr{}, "there is no host"
+	case strings.EqualFold(host, "localhost"):
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), ""
+	case err == nil && addr.Is6() != bracketed:
+		return netip.Addr{}, fmt.Sprintf("host %q needs brackets if it is IPv6, and only then", host)
+	case err == nil && addr.Zone() != "":
+		return netip.Addr{}, fmt.Sprintf("host %q must not name a zone", host)
+	case err == nil:
+		return addr.Unmap(), ""
+	case strings.ContainsAny(host, "[]:% "):
+		return netip.Addr{}, fmt.Sprintf("host %q is not an address", host)
+	}
+	return netip.Addr{}, ""
+}
+
+func notLoopback(raw, host string, port uint16) *Error {
+	if port == 0 {
+		port = defaultPort
+	}
+	return &Error{
+		Kind: KindNotLoopback, URL: raw,
+		Problem: fmt.Sprintf("host %s is not a loopback address, so whoever reaches it could run commands here", host),
+		Fix:     fmt.Sprintf(loopback, port),
+	}
+}
+
+func parseUnix(raw, path string) (URL, error) {
+	switch {
+	case path == "":
+		return URL{}, malformed(raw, "there is no path")
+	case !filepath.IsAbs(path):
+		return URL{}, malformed(raw, fmt.Sprintf("path %q is not absolute", path))
+	case strings.ContainsRune(path, 0):
+		return URL{}, malformed(raw, "the path contains a zero byte")
+	case strings.HasSuffix(path, "/"):
+		return URL{}, malformed(raw, "the path names a directory")
+	}
+	path = filepath.Clean(path)
+	if len(path) > maxPath {
+		return URL{}, &Error{
+			Kind: KindTooLong, URL: raw,
+			Problem: fmt.Sprintf("the path has %d bytes, and a socket's address holds %d", len(path), maxPath),
+			Fix:     "choose a shorter path, for example in /run",
+		}
+	}
+	return URL{Scheme: SchemeUnix, Path: path}, nil
+}

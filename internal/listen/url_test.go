@@ -1,0 +1,127 @@
+package listen_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/execwire/execwire/internal/listen"
+)
+
+func TestParse(t *testing.T) {
+	for raw, want := range map[string]string{
+		"grpc://127.0.0.1:7420":               "grpc://127.0.0.1:7420",
+		"grpc://127.8.9.10:1":                 "grpc://127.8.9.10:1",
+		"grpc://127.0.0.1:0":                  "grpc://127.0.0.1:0",
+		"grpc://[::1]:65535":                  "grpc://[::1]:65535",
+		"grpc://[::ffff:127.0.0.1]:1":         "grpc://127.0.0.1:1",
+		"grpc://localhost:7420":               "grpc://127.0.0.1:7420",
+		"grpc://LocalHost:7420":               "grpc://127.0.0.1:7420",
+		"unix:///run/execwire.sock":           "unix:///run/execwire.sock",
+		"unix:///run//x/../execwire.sock":     "unix:///run/execwire.sock",
+		"unix:///a b/%41":                     "unix:///a b/%41", // taken as it is
+		"unix:///" + strings.Repeat("x", 106): "unix:///" + strings.Repeat("x", 106),
+		"off":                                 "off",
+	} {
+		t.Run(raw, func(t *testing.T) {
+			u, err := listen.Parse(raw)
+			if err != nil || u.String() != want {
+				t.Fatalf("Parse = %v, %v, want %v", u, err, want)
+			}
+			if again, err := listen.Parse(u.String()); err != nil || again != u {
+				t.Errorf("Parse of the result = %v, %v, want the same", again, err)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		raw   string
+		kind  listen.Kind
+		texts []string // what the message must tell
+	}{
+		{"", listen.KindMalformed, []string{"no scheme", "grpc://127.0.0.1:7420"}},
+		{"127.0.0.1:7420", listen.KindMalformed, []string{"no scheme"}},
+		{"://127.0.0.1:7420", listen.KindMalformed, []string{"no scheme"}},
+		{"http://127.0.0.1:7420", listen.KindMalformed, []string{`scheme "http" is unknown`, "unix:///"}},
+		{"grpc", listen.KindMalformed, []string{"lacks its ://"}},
+		{"grpc:127.0.0.1:7420", listen.KindMalformed, []string{"no scheme"}},
+		{"grpc://", listen.KindMalformed, []string{"no port"}},
+		{"grpc://127.0.0.1", listen.KindMalformed, []string{"no port"}},
+		{"grpc://[::1]", listen.KindMalformed, []string{"no port"}},
+		{"grpc://:7420", listen.KindMalformed, []string{"no host"}},
+		{"grpc://127.0.0.1:", listen.KindMalformed, []string{`port ""`}},
+		{"grpc://127.0.0.1:http", listen.KindMalformed, []string{`port "http"`, "0 to 65535"}},
+		{"grpc://127.0.0.1:65536", listen.KindMalformed, []string{`port "65536"`}},
+		{"grpc://127.0.0.1:+1", listen.KindMalformed, []string{`port "+1"`}},
+		{"grpc://127.0.0.1:-1", listen.KindMalformed, []string{`port "-1"`}},
+		{"grpc://127.0.0.1:7420/", listen.KindMalformed, []string{`'/'`}},
+		{"grpc://127.0.0.1:7420?tls=1", listen.KindMalformed, []string{`'?'`}},
+		{"grpc://me@127.0.0.1:7420", listen.KindMalformed, []string{`'@'`}},
+		{"grpc://::1:7420", listen.KindMalformed, []string{"brackets"}},
+		{"grpc://[127.0.0.1]:7420", listen.KindMalformed, []string{"brackets"}},
+		{"grpc://[::1%lo]:7420", listen.KindMalformed, []string{"zone"}},
+		{"grpc://[::1:7420", listen.KindMalformed, []string{"brackets"}},
+		{"grpc://[x]:7420", listen.KindMalformed, []string{"is not an address"}},
+		{"unix", listen.KindMalformed, []string{"lacks its ://"}},
+		{"unix://", listen.KindMalformed, []string{"no path"}},
+		{"unix:/run/s", listen.KindMalformed, []string{"no scheme", "unix:///"}},
+		{"unix://run/s", listen.KindMalformed, []string{"not absolute", "unix:///"}},
+		{"unix:///run/", listen.KindMalformed, []string{"directory"}},
+		{"unix:///a\x00b", listen.KindMalformed, []string{"zero byte"}},
+		{"off://", listen.KindMalformed, []string{"no address"}},
+		{"unix:///" + strings.Repeat("x", 107), listen.KindTooLong, []string{"108 bytes", "107", "/run"}},
+
+		{"grpcs://127.0.0.1:7420", listen.KindNoSuchDoor, []string{"no grpcs door yet", "grpc://127.0.0.1:PORT", "unix:///PATH"}},
+		{"ws://127.0.0.1:7421", listen.KindNoSuchDoor, []string{"no ws door yet"}},
+		{"wss://127.0.0.1:7421", listen.KindNoSuchDoor, []string{"no wss door yet"}},
+		{"stdio", listen.KindNoSuchDoor, []string{"no stdio door yet"}},
+
+		{"grpc://0.0.0.0:7420", listen.KindNotLoopback, []string{"0.0.0.0", "authentication", "ssh -L 7420:127.0.0.1:7420 HOST"}},
+		{"grpc://[::]:7420", listen.KindNotLoopback, nil},
+		{"grpc://192.168.1.2:9000", listen.KindNotLoopback, []string{"ssh -L 9000:127.0.0.1:9000 HOST"}},
+		{"grpc://8.8.8.8:0", listen.KindNotLoopback, []string{"ssh -L 7420:127.0.0.1:7420 HOST"}},
+		{"grpc://[2001:db8::1]:7420", listen.KindNotLoopback, nil},
+		{"grpc://[fe80::1]:7420", listen.KindNotLoopback, nil},
+		{"grpc://[::ffff:8.8.8.8]:7420", listen.KindNotLoopback, nil},
+		{"grpc://example.com:7420", listen.KindNotLoopback, []string{"example.com"}},
+		{"grpc://localhost.example.com:7420", listen.KindNotLoopback, nil},
+		{"grpc://127.0.0.1.nip.io:7420", listen.KindNotLoopback, nil},
+		{"grpc://2130706433:7420", listen.KindNotLoopback, nil}, // 127.0.0.1 to some resolvers
+	} {
+		t.Run(tc.raw, func(t *testing.T) {
+			u, err := listen.Parse(tc.raw)
+			var typed *listen.Error
+			if !errors.As(err, &typed) || typed.Kind != tc.kind {
+				t.Fatalf("Parse = %v, %v, want an Error of kind %v", u, err, tc.kind)
+			}
+			if typed.URL != tc.raw {
+				t.Errorf("the error is about %q, want %q", typed.URL, tc.raw)
+			}
+			for _, text := range tc.texts {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("the message %q does not tell %q", err, text)
+				}
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"grpc://127.0.0.1:7420", "grpc://[::1]:0", "unix:///run/s", "off", "grpc://0.0.0.0:1", "ws://x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := listen.Parse(raw)
+		if err != nil {
+			return
+		}
+		if u.Scheme == listen.SchemeGRPC && !u.Addr.Addr().IsLoopback() {
+			t.Errorf("Parse(%q) lets %v listen", raw, u.Addr)
+		}
+		if again, err := listen.Parse(u.String()); err != nil || again != u {
+			t.Errorf("Parse(%q) = %v, which parses as %v, %v", raw, u, again, err)
+		}
+	})
+}
