@@ -1,0 +1,162 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestExitRecordTellsCodeOrSignal(t *testing.T) {
+	for _, test := range []struct {
+		spec   Spec
+		code   int
+		signal syscall.Signal
+	}{
+		{spec: shell("exit 0")},
+		{spec: shell("exit 1"), code: 1},
+		{spec: shell("exit 255"), code: 255},
+		{spec: program("exit", "42"), code: 42},
+		{spec: program("signal-self", "15"), signal: syscall.SIGTERM},
+		{spec: program("signal-self", "9"), signal: syscall.SIGKILL},
+		{spec: program("signal-self", "11"), signal: syscall.SIGSEGV},
+		{spec: program("signal-self", "2"), signal: syscall.SIGINT},
+	} {
+		_, got := run(t, test.spec)
+		if got.Code != test.code || got.Signal != test.signal || got.Cause != CauseExited {
+			t.Errorf("%q: %+v", test.spec.Argv, got)
+		}
+	}
+}
+
+func TestExitRecordTellsWhatItCost(t *testing.T) {
+	_, got := run(t, shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"))
+	if got.UserTime+got.SystemTime <= 0 || got.UserTime+got.SystemTime > patience {
+		t.Errorf("CPU time %v + %v", got.UserTime, got.SystemTime)
+	}
+	if got.MaxRSSBytes < 100<<10 || got.MaxRSSBytes > 1<<30 {
+		t.Errorf("resident set %d", got.MaxRSSBytes)
+	}
+	if got.WallTime <= 0 || got.ExitedAt.IsZero() || time.Since(got.ExitedAt) > patience {
+		t.Errorf("wall time %v, exited at %v", got.WallTime, got.ExitedAt)
+	}
+}
+
+func TestStatesFollowEachOther(t *testing.T) {
+	spec := program("hold-pipes", filepath.Join(t.TempDir(), "go"))
+	p := start(t, spec)
+	if state := p.State(); state != StateRunning && state != StateExited {
+		t.Errorf("started in state %v", state)
+	}
+	wait(t, "exited", p.Exited())
+	if state := p.State(); state != StateExited {
+		t.Errorf("state %v after the exit, while a child holds the pipe", state)
+	}
+	if record, ok := p.Exit(); !ok || record.Code != 3 {
+		t.Errorf("%+v, %v", record, ok)
+	}
+	if err := os.WriteFile(spec.Argv[len(spec.Argv)-1], nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	exit(t, p)
+	if state := p.State(); state != StateClosed {
+		t.Errorf("state %v after closed", state)
+	}
+}
+
+func TestExitedPrecedesLateOutputAndClosedComesLast(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "go")
+	p := start(t, program("hold-pipes", file))
+	l := listen(t, p)
+	l.until("parent")
+	wait(t, "exited", p.Exited())
+	for !slices.Contains(l.heard.kinds, "exited") {
+		l.next()
+	}
+	if slices.Contains(l.heard.kinds, "closed") {
+		t.Error("closed while a child holds the pipe")
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	heard := l.all()
+	if want := []string{"stdout", "exited", "stdout", "closed"}; !slices.Equal(heard.kinds, want) {
+		t.Errorf("events %v, want %v", heard.kinds, want)
+	}
+	if !strings.HasSuffix(heard.stdout, "\nlate\n") {
+		t.Errorf("stdout %q", heard.stdout)
+	}
+}
+
+func TestExitedFollowsWhatWasReadable(t *testing.T) {
+	// The writer's output fills the pipe and it exits at once, over and over: every byte precedes the exit.
+	for range 50 {
+		heard, _ := run(t, shell("head -c 60000 /dev/zero; head -c 60000 /dev/zero >&2"))
+		if len(heard.stdout) != 60000 || len(heard.stderr) != 60000 {
+			t.Fatalf("%d and %d bytes", len(heard.stdout), len(heard.stderr))
+		}
+		if n := len(heard.kinds); heard.kinds[n-2] != "exited" || heard.kinds[n-1] != "closed" {
+			t.Fatalf("events %v", heard.kinds)
+		}
+	}
+}
+
+func TestExitedIsNotPutOffByAFloodingDescendant(t *testing.T) {
+	p := start(t, shell("yes & exit 5"))
+	wait(t, "exited", p.Exited())
+	owner, err := p.Log().Own(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seen := false; !seen; {
+		batch, err := owner.Next(testContext(t), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range batch.Events {
+			seen = seen || event.Kind.String() == "exited"
+			if err := owner.Acknowledge(event.Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	owner.Release(false)
+}
+
+func TestExitIsKnownBeforeASlowOwnerLetsItBeSaid(t *testing.T) {
+	spec := shell("head -c 60000 /dev/zero")
+	spec.Output.WindowBytes = 4096
+	spec.Output.RetainedBytes = 1 << 20
+	s := newSupervisor(t, Config{})
+	p, err := s.Start(testContext(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := p.Log().Own(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "exited", p.Exited()) // 60,000 bytes fit the pipe
+	if stats := p.Log().Stats(); stats.Exited && stats.Totals[1] < 60000 {
+		t.Errorf("exited was said after %v bytes", stats.Totals)
+	}
+	total, kinds := drain(t, owner)
+	if total != 60000 || kinds[len(kinds)-2] != "exited" || kinds[len(kinds)-1] != "closed" {
+		t.Errorf("%d bytes, events %v", total, kinds)
+	}
+}
+
+func TestPIDIsTheChilds(t *testing.T) {
+	p := start(t, shell("echo $$"))
+	heard := listen(t, p).all()
+	if got := strings.TrimSpace(heard.stdout); got != strconv.Itoa(p.PID()) {
+		t.Errorf("pid %d, the child says %s", p.PID(), got)
+	}
+	if p.StartedAt().IsZero() || p.Spec().Env != nil || p.Spec().Argv[0] != "/bin/sh" {
+		t.Errorf("%v %+v", p.StartedAt(), p.Spec())
+	}
+}

@@ -1,0 +1,144 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// defaultPath is searched when the child's environment has no PATH.
+const defaultPath = "/bin:/usr/bin"
+
+// checkDirectory tells what is wrong with a working directory. exec(2) cannot tell it from a missing program.
+func checkDirectory(dir string) error {
+	// The "." makes it fail for what is not a directory, and with X_OK for what may not be searched.
+	err := unix.Faccessat(unix.AT_FDCWD, dir+"/.", unix.X_OK, unix.AT_EACCESS)
+	if err == nil {
+		return nil
+	}
+	why := fmt.Errorf("working directory: %w", err)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		why = fmt.Errorf("working directory does not exist: %w", err)
+	case errors.Is(err, unix.ENOTDIR):
+		why = fmt.Errorf("working directory is not a directory: %w", err)
+	case errors.Is(err, unix.EACCES):
+		why = fmt.Errorf("working directory may not be searched: %w", err)
+	}
+	return startError(BadWorkingDirectory, dir, why)
+}
+
+// resolve returns what to execute after changing to the working directory: absolute, or relative to it.
+func (s *Spec) resolve() (string, error) {
+	name := s.Argv[0]
+	switch {
+	case s.Executable != "":
+		return s.Executable, s.checkProgram(s.Executable)
+	case strings.Contains(name, "/"):
+		return name, s.checkProgram(name)
+	}
+	return s.search(name)
+}
+
+// search looks for name in the child's PATH, as execvp does: what cannot be executed is passed over, and reported only
+// if nothing better comes. An empty PATH has no entries.
+func (s *Spec) search(name string) (string, error) {
+	path, ok := getenv(s.Env, "PATH")
+	if !ok {
+		path = defaultPath
+	}
+	var passedOver error
+	for dir := range strings.SplitSeq(path, ":") {
+		if path == "" {
+			break
+		}
+		if dir == "" {
+			dir = "."
+		}
+		candidate := dir + "/" + name
+		err := s.checkProgram(candidate)
+		if err == nil {
+			return candidate, nil
+		}
+		if KindOf(err) != ProgramNotFound && passedOver == nil {
+			passedOver = err
+		}
+	}
+	if passedOver != nil {
+		return "", passedOver
+	}
+	return "", startError(ProgramNotFound, name, fmt.Errorf("not found in PATH %q; give a path or set PATH in env", path))
+}
+
+func getenv(env []string, name string) (string, bool) {
+	for _, entry := range env {
+		if n, value, ok := strings.Cut(entry, "="); ok && n == name {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// fromCwd makes a path of the child usable for us.
+func (s *Spec) fromCwd(path string) string {
+	if strings.HasPrefix(path, "/") {
+		return path
+	}
+	return s.Cwd + "/" + path
+}
+
+// checkProgram tells what is wrong with a program, as far as can be seen without executing it.
+func (s *Spec) checkProgram(path string) error {
+	path = s.fromCwd(path)
+	err := unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS)
+	var stat unix.Stat_t
+	statErr := unix.Stat(path, &stat)
+	switch {
+	case statErr == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return startError(NotExecutable, path, errors.New("is a directory"))
+	case err == nil:
+		return nil
+	case statErr == nil && errors.Is(err, unix.EACCES):
+		return startError(NotExecutable, path, fmt.Errorf("%w; it lacks the execute permission", err))
+	}
+	return startError(missingKind(err), path, err)
+}
+
+func missingKind(err error) Kind {
+	switch {
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return PermissionDenied
+	case isExhausted(err):
+		return ResourceLimit
+	}
+	return ProgramNotFound // ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG: nothing is there
+}
+
+// explain types the error of fork and exec. The program and the directory were there a moment ago.
+func (s *Spec) explain(program string, err error) error {
+	if bad := checkDirectory(s.Cwd); bad != nil {
+		return bad
+	}
+	path := s.fromCwd(program)
+	switch {
+	case isExhausted(err):
+		return startError(ResourceLimit, path, err)
+	case errors.Is(err, unix.E2BIG):
+		return startError(ArgumentListTooLong, path, fmt.Errorf("%w; pass less in argv and env", err))
+	case errors.Is(err, unix.ENOENT):
+		if missing := s.checkProgram(program); missing != nil {
+			return missing
+		}
+		return startError(NotExecutable, path, fmt.Errorf("its interpreter is missing: %w", err))
+	case errors.Is(err, unix.EPERM):
+		return startError(PermissionDenied, path, err)
+	}
+	for _, errno := range []error{unix.EACCES, unix.ENOEXEC, unix.ELIBBAD, unix.ETXTBSY, unix.EINVAL, unix.ELOOP, unix.ENOTDIR, unix.EISDIR} {
+		if errors.Is(err, errno) {
+			return startError(NotExecutable, path, err)
+		}
+	}
+	return startError(Internal, path, err)
+}

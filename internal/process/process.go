@@ -1,0 +1,228 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/eventlog"
+)
+
+// State is where a process is in its life. It only ever grows.
+type State uint8
+
+// The states. A process that a caller holds is past starting; removal is the session's business.
+const (
+	StateStarting State = iota + 1
+	StateRunning
+	StateExited
+	StateClosed
+)
+
+func (s State) String() string {
+	names := [...]string{"none", "starting", "running", "exited", "closed"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("state(%d)", uint8(s))
+}
+
+// noDeadline is the argument that clears a deadline.
+var noDeadline time.Time
+
+// Process is one process that a Supervisor started. All methods may be called concurrently; those that wait take a
+// context. It stays usable after it was closed.
+type Process struct {
+	supervisor *Supervisor
+	spec       Spec
+	pid        int
+	startedAt  time.Time
+	log        *eventlog.Log
+	streams    []*stream
+	in         *stdin   // nil: /dev/null
+	terminal   *os.File // nil: pipes
+	pidfdFile  *os.File
+	pidfd      syscall.RawConn // of pidfdFile, which is closed with the process
+
+	exited chan struct{} // closed when exit is known
+	waited chan struct{} // closed when settle was called for all streams
+	closed chan struct{} // closed in StateClosed
+
+	mu           sync.Mutex
+	state        State
+	cause        Cause // why it is being ended; 0: it is not
+	exit         ExitRecord
+	size         WindowSize
+	unsettled    int // streams that may hold something readable at the exit
+	open         int // streams not at their end
+	exitedLogged bool
+	timeout      *time.Timer // of Spec.Timeout
+	killTimer    *time.Timer // of the graceful terminations
+	killAt       time.Time
+}
+
+// PID is the process's number. It is not for signalling: the number may be another's once the process has exited.
+func (p *Process) PID() int { return p.pid }
+
+// StartedAt is when the program was executed.
+func (p *Process) StartedAt() time.Time { return p.startedAt }
+
+// Log is what the process says. Its exited event may come later than Exited, see the package's comment.
+func (p *Process) Log() *eventlog.Log { return p.log }
+
+// Spec is what the process was started with, but for Env, which is not kept. It shares memory: read only.
+func (p *Process) Spec() Spec { return p.spec }
+
+// State returns the current state, which may be past when the caller looks at it.
+func (p *Process) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+// Exit returns how the process ended, if it has.
+func (p *Process) Exit() (ExitRecord, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exit, p.state >= StateExited
+}
+
+// Exited is closed when the process was reaped and Exit is known.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Closed is closed when the log has its last event.
+func (p *Process) Closed() <-chan struct{} { return p.closed }
+
+// WriteStdin queues all of data for the process's input, or none of it, and returns without waiting for it to be read.
+// It waits for room in the queue, behind earlier writers. The queue owns data from now on. Kinds: StdinNotPiped,
+// StdinClosed, WriteTooLarge.
+func (p *Process) WriteStdin(ctx context.Context, data []byte) error {
+	if p.in == nil {
+		return refuse(StdinNotPiped, "write stdin", "the process was started without an input; start it with a pipe or a terminal")
+	}
+	if most := p.supervisor.config.MaxWriteBytes; len(data) > most {
+		return refuse(WriteTooLarge, "write stdin", fmt.Sprintf("%d bytes are more than the %d of one write; split them", len(data), most))
+	}
+	return p.in.put(ctx, data, false)
+}
+
+// CloseStdin ends the process's input after what was queued before. It waits for its turn behind earlier writers, and
+// does nothing if the input is closed already. Kinds: StdinNotPiped, StdinIsTerminal.
+func (p *Process) CloseStdin(ctx context.Context) error {
+	switch {
+	case p.terminal != nil:
+		return refuse(StdinIsTerminal, "close stdin", "a terminal's input has no end; write the byte 0x04 at the start of a line instead")
+	case p.in == nil:
+		return refuse(StdinNotPiped, "close stdin", "the process was started without an input")
+	}
+	return p.in.put(ctx, nil, true)
+}
+
+// wait waits for the leader's end, with a pidfd in the poller, and takes p through exited.
+func (p *Process) wait() {
+	var usage unix.Rusage
+	var info childInfo
+	err := p.pidfd.Read(func(fd uintptr) bool {
+		var dead bool
+		var err error
+		info, dead, err = waitChild(fd, p.supervisor.holdZombies, &usage)
+		if err != nil {
+			info = childInfo{}
+		}
+		return dead || err != nil
+	})
+	record := info.record(p.startedAt, &usage)
+	if err != nil || info.union.pid == 0 {
+		p.supervisor.config.Logger.Error("lost a process: somebody else reaped it", "pid", p.pid, "error", err)
+		record = ExitRecord{Code: -1, Cause: CauseLost, WallTime: record.WallTime, ExitedAt: record.ExitedAt}
+	}
+	p.noteExit(record)
+	for _, s := range p.streams {
+		s.settle()
+	}
+	close(p.waited)
+}
+
+func (p *Process) noteExit(record ExitRecord) {
+	p.mu.Lock()
+	if record.Cause == 0 {
+		record.Cause = max(p.cause, CauseExited)
+	}
+	p.exit = record
+	p.state = StateExited
+	close(p.exited)
+	p.advance() // the streams may all have ended before
+	p.mu.Unlock()
+	if p.in != nil {
+		p.in.shut()
+	}
+}
+
+func (p *Process) streamSettled() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unsettled--
+	p.advance()
+}
+
+func (p *Process) streamEnded() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+	p.advance()
+}
+
+// advance appends the last two events when their time has come. Called with mu held after each change to what it
+// depends on.
+func (p *Process) advance() {
+	if p.state < StateExited {
+		return
+	}
+	if !p.exitedLogged && p.unsettled == 0 {
+		p.exitedLogged = true
+		p.log.AppendExited()
+	}
+	if p.state < StateClosed && p.exitedLogged && p.open == 0 {
+		p.log.AppendClosed()
+		p.release()
+		p.state = StateClosed
+		close(p.closed)
+	}
+}
+
+// release gives up what only a living group needs.
+func (p *Process) release() {
+	if p.timeout != nil {
+		p.timeout.Stop()
+	}
+	if p.killTimer != nil {
+		p.killTimer.Stop()
+		p.killRest()
+	}
+	if p.supervisor.holdZombies {
+		_ = p.pidfd.Control(func(fd uintptr) { _, _, _ = waitChild(fd, false, nil) })
+	}
+	_ = p.pidfdFile.Close()
+	p.supervisor.remove(p)
+}
+
+// killRest ends those who outlast a graceful termination: they hold no stream, so that nobody will hear of them again.
+func (p *Process) killRest() {
+	if p.supervisor.holdZombies {
+		_ = p.killGroupNumber(unix.SIGKILL)
+		return
+	}
+	_ = p.sendPidfd(unix.SIGKILL, unix.PIDFD_SIGNAL_PROCESS_GROUP)
+}
+
+// abandon gives up on streams that are still open after the exit, held by descendants outside the group.
+func (p *Process) abandon() {
+	for _, s := range p.streams {
+		s.end()
+	}
+}

@@ -1,0 +1,69 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// child is a process that was just started.
+type child struct {
+	pid   int
+	pidfd *os.File
+}
+
+// busyRetries is how often an exec is tried again that failed because the program is open for writing. It was not
+// when we looked, most often: another child, forked while the file was being written, holds a copy of the descriptor
+// until its own exec. The waits double from 1 ms.
+const busyRetries = 5
+
+// spawn forks and executes. If it fails there is no child.
+func (s *Supervisor) spawn(spec *Spec, program string, pl *plumbing) (child, error) {
+	for wait := time.Millisecond; ; wait *= 2 {
+		c, err := s.forkExec(spec, program, pl)
+		if err == nil {
+			return c, nil
+		}
+		if !errors.Is(err, unix.ETXTBSY) || wait >= 1<<busyRetries*time.Millisecond {
+			return child{}, spec.explain(program, err)
+		}
+		<-time.NewTimer(wait).C
+	}
+}
+
+func (s *Supervisor) forkExec(spec *Spec, program string, pl *plumbing) (child, error) {
+	pidfd := -1
+	attr := syscall.ProcAttr{
+		Dir:   spec.Cwd,
+		Env:   spec.Env,
+		Files: []uintptr{uintptr(pl.child[0]), uintptr(pl.child[1]), uintptr(pl.child[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: pl.terminal != nil, PidFD: &pidfd},
+	}
+	restore := s.inherited.clearMask()
+	pid, err := syscall.ForkExec(program, spec.argv(), &attr)
+	restore()
+	if err != nil {
+		return child{}, err
+	}
+	if pidfd < 0 {
+		return child{}, disown(pid, errors.New("the kernel has no pidfds; Linux 5.4 or later is needed"))
+	}
+	file, err := pollable(pidfd, "pidfd")
+	if err != nil {
+		return child{}, disown(pid, err)
+	}
+	return child{pid: pid, pidfd: file}, nil
+}
+
+// disown kills and reaps a child that cannot be watched.
+func disown(pid int, err error) error {
+	_ = unix.Kill(-pid, unix.SIGKILL)
+	for {
+		if _, wait := unix.Wait4(pid, nil, 0, nil); !errors.Is(wait, unix.EINTR) {
+			return err
+		}
+	}
+}

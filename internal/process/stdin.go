@@ -1,0 +1,167 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// stdin is a bounded queue of writes in the order in which they were asked for. A goroutine empties it; it exists
+// only while there is something to write. A child that never reads keeps only the writers of this queue waiting.
+type stdin struct {
+	file     *os.File
+	terminal bool // file is shared with the output
+	limit    int  // bytes queued
+	start    func(func())
+
+	mu       sync.Mutex
+	queue    [][]byte
+	queued   int // bytes, with those being written
+	tickets  []*ticket
+	draining bool // the goroutine exists
+	closing  bool // the end of input is queued
+	closed   bool
+}
+
+// ticket is a request that waits for its turn and for room.
+type ticket struct {
+	data []byte
+	end  bool          // of input
+	done chan struct{} // closed when it was admitted or refused
+	err  error         // set before done is closed
+}
+
+// put queues all of data, or the end of input, or nothing. It waits for room, behind those who came before.
+func (in *stdin) put(ctx context.Context, data []byte, end bool) error {
+	t := &ticket{data: data, end: end}
+	in.mu.Lock()
+	if len(in.tickets) == 0 && in.admit(t) {
+		in.mu.Unlock()
+		return t.err
+	}
+	t.done = make(chan struct{})
+	in.tickets = append(in.tickets, t)
+	in.mu.Unlock()
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return in.withdraw(t, context.Cause(ctx))
+	}
+}
+
+// withdraw takes back a ticket whose owner waits no longer, unless it was admitted in the meantime.
+func (in *stdin) withdraw(t *ticket, cause error) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	i := slices.Index(in.tickets, t)
+	if i < 0 {
+		return t.err
+	}
+	in.tickets = slices.Delete(in.tickets, i, i+1)
+	in.admitWaiting() // it may have kept smaller ones waiting
+	return fmt.Errorf("failed to write stdin: gave up waiting for room: %w", cause)
+}
+
+// admit settles t if that is possible now. Called with mu held.
+func (in *stdin) admit(t *ticket) bool {
+	switch {
+	case in.closing || in.closed:
+		if !t.end {
+			t.err = errStdinClosed()
+		}
+	case t.end:
+		in.closing = true
+		in.finish()
+	case in.queued > 0 && in.queued+len(t.data) > in.limit:
+		return false
+	case len(t.data) > 0:
+		in.queue = append(in.queue, t.data)
+		in.queued += len(t.data)
+		if !in.draining {
+			in.draining = true
+			in.start(in.drain)
+		}
+	}
+	return true
+}
+
+// admitWaiting settles tickets in their order, as many as possible. Called with mu held.
+func (in *stdin) admitWaiting() {
+	for len(in.tickets) > 0 && in.admit(in.tickets[0]) {
+		close(in.tickets[0].done)
+		in.tickets = slices.Delete(in.tickets, 0, 1)
+	}
+}
+
+// drain writes until the queue is empty.
+func (in *stdin) drain() {
+	for {
+		data := in.head()
+		if data == nil {
+			return
+		}
+		if _, err := in.file.Write(data); err != nil {
+			in.shut() // EPIPE: nobody can read it any more; or we closed it
+			continue
+		}
+		in.written(len(data))
+	}
+}
+
+// head returns what to write next; nil ends the goroutine.
+func (in *stdin) head() []byte {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.queue) == 0 {
+		in.draining = false
+		in.queue = nil
+		in.finish()
+		return nil
+	}
+	data := in.queue[0]
+	in.queue[0] = nil
+	in.queue = in.queue[1:]
+	return data
+}
+
+func (in *stdin) written(n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.closed {
+		in.queued -= n
+		in.admitWaiting()
+	}
+}
+
+// finish closes the input if its end was asked for and nothing is left to write. Called with mu held.
+func (in *stdin) finish() {
+	if in.closing && !in.closed && !in.draining {
+		in.closed = true
+		_ = in.file.Close()
+	}
+}
+
+// shut drops what is queued and refuses everything from now on, because nobody will read it.
+func (in *stdin) shut() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return
+	}
+	in.closed = true
+	in.queue, in.queued = nil, 0
+	in.admitWaiting()
+	if in.terminal {
+		_ = in.file.SetWriteDeadline(time.Unix(1, 0)) // frees the goroutine; the output may still be read
+		return
+	}
+	_ = in.file.Close()
+}
+
+func errStdinClosed() error {
+	return refuse(StdinClosed, "write stdin", "the input is closed, or nobody is left to read it")
+}

@@ -1,0 +1,170 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/eventlog"
+)
+
+// terminalBacklog is more than the kernel ever holds between the two ends of a terminal (64 KiB on the way and one
+// line discipline's buffer). A terminal cannot be asked how much is waiting.
+const terminalBacklog = 128 << 10
+
+// stream carries one stream of output into the event log. Its goroutine parks in the runtime's poller and holds no
+// buffer while it does.
+type stream struct {
+	process  *Process
+	file     *os.File
+	conn     syscall.RawConn
+	writer   *eventlog.Writer
+	terminal bool
+
+	// mu is held over each read(2) with its Commit, so that what has left the pipe is in the log.
+	mu         sync.Mutex
+	ended      bool // at end of file, or given up
+	leaderGone bool // settle was called
+	settled    bool // what was readable at the exit is in the log
+	owed       int  // at most this much of it is not, unless settled
+}
+
+// outcome is what one read came to.
+type outcome uint8
+
+const (
+	more  outcome = iota // there may be more
+	dry                  // nothing now
+	full                 // the owner's window is used up
+	ended                // nothing ever again
+)
+
+// run moves output until the stream ends.
+func (s *stream) run(ctx context.Context) {
+	var last outcome
+	readAll := func(fd uintptr) bool {
+		for last = more; last == more; {
+			last = s.step(fd)
+		}
+		return last != dry
+	}
+	for {
+		if err := s.conn.Read(readAll); err != nil {
+			s.end() // closed by end, or the poller gave up on it
+			return
+		}
+		if last == ended {
+			s.end()
+			return
+		}
+		if err := s.writer.WaitRoom(ctx); err != nil {
+			s.end()
+			return
+		}
+	}
+}
+
+// step reads once, straight into the log.
+func (s *stream) step(fd uintptr) outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return ended
+	}
+	buf := s.writer.Buffer()
+	if buf == nil {
+		return full
+	}
+	n, err := readOnce(fd, buf)
+	s.writer.Commit(max(n, 0))
+	switch {
+	case n > 0:
+		s.owed -= n
+		if s.leaderGone && s.owed <= 0 {
+			s.settledLocked()
+		}
+		return more
+	case errors.Is(err, unix.EAGAIN), s.terminal && errors.Is(err, unix.EIO) && !s.leaderGone:
+		// EIO says that no process has the terminal open. While the leader lives it may open it again, and closing
+		// our end would hang it up.
+		if s.leaderGone {
+			s.settledLocked()
+		}
+		return dry
+	}
+	s.endLocked()
+	return ended
+}
+
+// settle takes what is readable now that the leader is gone, as far as the owner's window reaches; the stream's
+// goroutine owes the rest. A descendant that keeps writing cannot extend it.
+func (s *stream) settle() {
+	var last outcome
+	_ = s.conn.Control(func(fd uintptr) {
+		s.leave(fd)
+		for last = s.step(fd); last == more && !s.isSettled(); {
+			last = s.step(fd)
+		}
+	})
+	if last == ended {
+		_ = s.file.Close() // the goroutine may have met a terminal's EIO before, and would not be told again
+	}
+}
+
+func (s *stream) leave(fd uintptr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaderGone = true
+	s.owed = terminalBacklog
+	if !s.terminal {
+		s.owed, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD; 0 at the end of file
+	}
+	if s.owed == 0 {
+		s.settledLocked()
+	}
+}
+
+func (s *stream) isSettled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settled
+}
+
+// end gives the stream up, if it has not ended by itself, and closes our end of it.
+func (s *stream) end() {
+	s.mu.Lock()
+	s.endLocked()
+	s.mu.Unlock()
+	_ = s.file.Close()
+}
+
+func (s *stream) endLocked() {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	s.writer.Close()
+	s.settledLocked()
+	s.process.streamEnded()
+}
+
+func (s *stream) settledLocked() {
+	if s.settled {
+		return
+	}
+	s.settled = true
+	s.process.streamSettled()
+}
+
+func readOnce(fd uintptr, buf []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(fd), buf)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}

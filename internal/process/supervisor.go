@@ -1,0 +1,251 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/eventlog"
+)
+
+// Config bounds what a Supervisor's processes may cost. Zero fields take the defaults.
+type Config struct {
+	StdinQueueBytes int          // default 1 MiB: most bytes that wait to be written to one process
+	MaxWriteBytes   int          // default 1 MiB: most bytes of one WriteStdin
+	Logger          *slog.Logger // default: discards
+}
+
+func (c Config) withDefaults() Config {
+	if c.StdinQueueBytes <= 0 {
+		c.StdinQueueBytes = 1 << 20
+	}
+	if c.MaxWriteBytes <= 0 {
+		c.MaxWriteBytes = 1 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Supervisor starts processes and owns all their goroutines. All methods may be called concurrently.
+type Supervisor struct {
+	config      Config
+	inherited   inherited
+	holdZombies bool // see the package's comment
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+
+	starts sync.RWMutex // held for reading by each Start: Close waits for those under way
+
+	mu        sync.Mutex
+	closing   bool // also needs starts to be changed
+	processes map[*Process]struct{}
+	running   int           // goroutines
+	idle      chan struct{} // closed when closing and none is running
+}
+
+// NewSupervisor prepares this process to have children: it marks all its descriptors above 2 close-on-exec and takes
+// over signals that it was started to ignore, until Close. Nothing is kept running while there are no processes.
+func NewSupervisor(config Config) *Supervisor {
+	s := &Supervisor{
+		config:      config.withDefaults(),
+		inherited:   shedInherited(),
+		holdZombies: !canSignalGroups(),
+		processes:   make(map[*Process]struct{}),
+		idle:        make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s
+}
+
+// canSignalGroups asks the kernel whether pidfds do for process groups.
+func canSignalGroups() bool {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	err = unix.PidfdSendSignal(fd, 0, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
+	return !errors.Is(err, unix.EINVAL)
+}
+
+// Start starts a process and returns when its program was executed, or with an *Error that says why it could not be.
+// It does not wait for anything else; ctx is only looked at before. A failed start leaves nothing behind. Kinds: the
+// first eight, and ShuttingDown.
+func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
+	if err := spec.validate(); err != nil {
+		return nil, err
+	}
+	s.starts.RLock()
+	defer s.starts.RUnlock()
+	if s.isClosing() {
+		return nil, refuse(ShuttingDown, "start process", "the server is shutting down")
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("failed to start process: %w", context.Cause(ctx))
+	}
+	if err := checkDirectory(spec.Cwd); err != nil {
+		return nil, err
+	}
+	program, err := spec.resolve()
+	if err != nil {
+		return nil, err
+	}
+	pl, err := plumb(&spec)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.spawn(&spec, program, pl)
+	pl.closeChild()
+	if err != nil {
+		pl.closeAll()
+		return nil, err
+	}
+	return s.adopt(spec, c, pl), nil
+}
+
+// adopt makes a Process of a child that runs.
+func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing) *Process {
+	p := &Process{
+		supervisor: s,
+		spec:       spec,
+		pid:        c.pid,
+		startedAt:  time.Now(),
+		log:        eventlog.New(spec.Output),
+		terminal:   pl.terminal,
+		pidfdFile:  c.pidfd,
+		exited:     make(chan struct{}),
+		waited:     make(chan struct{}),
+		closed:     make(chan struct{}),
+		state:      StateRunning,
+	}
+	p.spec.Env = nil
+	p.pidfd = rawConn(c.pidfd)
+	if pl.terminal != nil {
+		p.size = spec.Terminal.withDefaults()
+		p.in = s.newStdin(pl.terminal, true)
+		p.addStream(pl.terminal, eventlog.Terminal)
+	} else {
+		if pl.stdin != nil {
+			p.in = s.newStdin(pl.stdin, false)
+		}
+		p.addStream(pl.stdout, eventlog.Stdout)
+		p.addStream(pl.stderr, eventlog.Stderr)
+	}
+	s.add(p)
+	return p
+}
+
+func (s *Supervisor) newStdin(file *os.File, terminal bool) *stdin {
+	return &stdin{file: file, terminal: terminal, limit: s.config.StdinQueueBytes, start: s.goRun}
+}
+
+func (p *Process) addStream(file *os.File, id eventlog.Stream) {
+	p.streams = append(p.streams, &stream{
+		process: p, file: file, conn: rawConn(file), writer: p.log.Writer(id), terminal: id == eventlog.Terminal,
+	})
+	p.open++
+	p.unsettled++
+}
+
+// add sets p going.
+func (s *Supervisor) add(p *Process) {
+	s.mu.Lock()
+	s.processes[p] = struct{}{}
+	s.mu.Unlock()
+	if p.spec.Timeout > 0 {
+		p.mu.Lock()
+		p.timeout = time.AfterFunc(p.spec.Timeout, p.expire)
+		p.mu.Unlock()
+	}
+	for _, stream := range p.streams {
+		s.goRun(func() { stream.run(s.ctx) })
+	}
+	s.goRun(p.wait)
+}
+
+func (s *Supervisor) remove(p *Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.processes, p)
+}
+
+// goRun runs f in a goroutine that Close waits for.
+func (s *Supervisor) goRun(f func()) {
+	s.mu.Lock()
+	s.running++
+	s.mu.Unlock()
+	go func() {
+		defer s.ran()
+		f()
+	}()
+}
+
+func (s *Supervisor) ran() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+	if s.closing && s.running == 0 {
+		close(s.idle)
+	}
+}
+
+func (s *Supervisor) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+var errShutdown = errors.New("the supervisor was closed")
+
+// Close refuses new starts, kills every process with CauseServerShutdown and waits until all are closed and all
+// goroutines have ended, or for the end of ctx, whose cause it returns. It frees the logs, so that no owner can hold
+// it up; streams that are still open when a process has exited are given up. It may be called again.
+func (s *Supervisor) Close(ctx context.Context) error {
+	processes := s.refuse()
+	for _, p := range processes {
+		p.log.Free()
+		p.markCause(CauseServerShutdown)
+		_ = p.signalGroup(unix.SIGKILL)
+	}
+	for _, p := range processes {
+		select {
+		case <-p.waited:
+			p.abandon()
+		case <-ctx.Done():
+			return fmt.Errorf("failed to wait for the exit of process %d: %w", p.pid, context.Cause(ctx))
+		}
+	}
+	s.cancel(errShutdown) // for streams that wait for an owner who came after Free
+	select {
+	case <-s.idle:
+		s.inherited.release()
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("failed to wait for the processes' streams: %w", context.Cause(ctx))
+	}
+}
+
+// refuse begins the end and returns the processes there are.
+func (s *Supervisor) refuse() []*Process {
+	s.starts.Lock() // waits for the starts under way
+	defer s.starts.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.closing = true
+		if s.running == 0 {
+			close(s.idle)
+		}
+	}
+	return slices.Collect(maps.Keys(s.processes))
+}
