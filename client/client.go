@@ -1,0 +1,43 @@
+// Package client runs processes on an execwire server.
+//
+// [Dial] connects to a server over the network, [New] wraps a channel that is
+// already there, in-process ones included. [Client.Run] is what `ssh host
+// command` is: it starts a process, passes its input and output, and survives
+// lost connections without losing or repeating a byte. Everything else the
+// server offers is reached through the generated stub, see
+// [Client.Processes]; [FromRPC] restores the typed errors of its calls.
+package client
+
+import (
+	"io"
+
+	"google.golang.org/grpc"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// Client talks to one server. It may be used concurrently.
+type Client struct {
+	processes execwirev1.ProcessServiceClient
+	// conn is what Close closes; nil when the channel belongs to the caller.
+	conn io.Closer
+}
+
+// New returns a client that uses conn. The caller keeps conn: Close does not
+// close it. It never blocks.
+func New(conn grpc.ClientConnInterface) *Client {
+	return &Client{processes: execwirev1.NewProcessServiceClient(conn)}
+}
+
+// Close releases the connection that Dial made. Runs that are going on see it
+// as a lost connection. Closing a client made by New does nothing.
+func (c *Client) Close() error {
+	if c.conn == nil {
+		return nil
+	}
+	return c.conn.Close()
+}
+
+// Processes returns the generated stub of the process service. Its errors are
+// gRPC statuses; [FromRPC] and [Reason] read them.
+func (c *Client) Processes() execwirev1.ProcessServiceClient { return c.processes }

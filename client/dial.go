@@ -1,0 +1,203 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	keepaliveInterval = 30 * time.Second
+	keepaliveTimeout  = 10 * time.Second
+
+	// Windows are static once set, so both are: a connection carries several
+	// streams at full rate, and a stream one bandwidth-delay product of a long
+	// fast path.
+	streamWindowBytes     = 8 << 20
+	connectionWindowBytes = 16 << 20
+	socketBufferBytes     = 128 << 10
+
+	maxMessageBytes = 16 << 20
+)
+
+// Option changes how [Dial] connects.
+type Option func(*dialConfig)
+
+type dialConfig struct {
+	grpc []grpc.DialOption
+}
+
+// WithDialOptions adds options of gRPC, applied after those of Dial itself.
+func WithDialOptions(options ...grpc.DialOption) Option {
+	return func(c *dialConfig) { c.grpc = append(c.grpc, options...) }
+}
+
+// DialError says that a server could not be reached.
+type DialError struct {
+	// URL is what Dial was given.
+	URL string
+	// Err is why: an error of the operating system where there is one, or the
+	// cause of the context that ended.
+	Err error
+}
+
+func (e *DialError) Error() string { return fmt.Sprintf("failed to reach %s: %v", e.URL, e.Err) }
+
+func (e *DialError) Unwrap() error { return e.Err }
+
+// URLError says that a server URL is not one this build can dial.
+type URLError struct {
+	// URL is what Dial was given.
+	URL string
+	// Problem is what is wrong with it and what would be right.
+	Problem string
+}
+
+func (e *URLError) Error() string {
+	return fmt.Sprintf("failed to parse server URL %q: %s", e.URL, e.Problem)
+}
+
+// Dial connects to the server at rawURL: grpc://HOST:PORT or
+// unix:///PATH. It blocks until the server has answered, the first attempt has
+// failed ([*DialError]), or ctx is done. A connection that is lost later is
+// made again when it is needed. The caller closes the client.
+func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error) {
+	endpoint, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	var config dialConfig
+	for _, option := range options {
+		option(&config)
+	}
+	dialer := &recordingDialer{endpoint: endpoint}
+	conn, err := grpc.NewClient("passthrough:///"+endpoint.authority, append(dialOptions(dialer), config.grpc...)...)
+	if err != nil {
+		return nil, &DialError{URL: rawURL, Err: err}
+	}
+	if err := waitReady(ctx, conn, dialer); err != nil {
+		_ = conn.Close() // the reason for closing is the better error
+		return nil, &DialError{URL: rawURL, Err: err}
+	}
+	c := New(conn)
+	c.conn = conn
+	return c, nil
+}
+
+// endpoint is an address to dial and the name the server goes by there.
+type endpoint struct {
+	network, address, authority string
+}
+
+func parseURL(rawURL string) (endpoint, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return endpoint{}, &URLError{URL: rawURL, Problem: "write it as grpc://HOST:PORT or unix:///PATH"}
+	}
+	switch u.Scheme {
+	case "grpc":
+		return tcpEndpoint(rawURL, u)
+	case "unix":
+		return unixEndpoint(rawURL, u)
+	case "grpcs", "ws", "wss", "stdio":
+		return endpoint{}, &URLError{URL: rawURL, Problem: fmt.Sprintf(
+			"this build does not have %s:// yet; it has grpc:// and unix://", u.Scheme)}
+	default:
+		return endpoint{}, &URLError{URL: rawURL, Problem: "write it as grpc://HOST:PORT or unix:///PATH"}
+	}
+}
+
+func tcpEndpoint(rawURL string, u *url.URL) (endpoint, error) {
+	switch {
+	case u.Hostname() == "" || u.Port() == "":
+		return endpoint{}, &URLError{URL: rawURL, Problem: "host and port are required: grpc://HOST:PORT"}
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
+		return endpoint{}, &URLError{URL: rawURL, Problem: "nothing may follow or precede host and port: grpc://HOST:PORT"}
+	}
+	return endpoint{network: "tcp", address: u.Host, authority: u.Host}, nil
+}
+
+func unixEndpoint(rawURL string, u *url.URL) (endpoint, error) {
+	if u.Host != "" || !strings.HasPrefix(u.Path, "/") {
+		return endpoint{}, &URLError{URL: rawURL, Problem: "the path must be absolute: unix:///PATH"}
+	}
+	return endpoint{network: "unix", address: u.Path, authority: "localhost"}, nil
+}
+
+func dialOptions(dialer *recordingDialer) []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dialer.dial),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveInterval, Timeout: keepaliveTimeout}),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
+		grpc.WithInitialWindowSize(streamWindowBytes),
+		grpc.WithInitialConnWindowSize(connectionWindowBytes),
+		grpc.WithReadBufferSize(socketBufferBytes),
+		grpc.WithWriteBufferSize(socketBufferBytes),
+		// Run paces its own attempts; a channel that sleeps for longer than
+		// those would make them fail without having tried.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: retryFirst / 2, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMost / 2,
+			},
+			MinConnectTimeout: keepaliveTimeout,
+		}),
+		grpc.WithIdleTimeout(0),
+	}
+}
+
+// recordingDialer dials one endpoint and remembers why it last failed, which
+// the states of a channel do not tell.
+type recordingDialer struct {
+	endpoint endpoint
+
+	mu  sync.Mutex
+	err error // guarded by mu
+}
+
+func (d *recordingDialer) dial(ctx context.Context, _ string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, d.endpoint.network, d.endpoint.address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+	return conn, err
+}
+
+func (d *recordingDialer) lastError() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		return errors.New("something listens there, but it does not speak gRPC")
+	}
+	return d.err
+}
+
+// waitReady connects and returns nil once the server has answered.
+func waitReady(ctx context.Context, conn *grpc.ClientConn, dialer *recordingDialer) error {
+	conn.Connect()
+	for {
+		state := conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			return dialer.lastError()
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return context.Cause(ctx)
+		}
+	}
+}

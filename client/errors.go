@@ -1,0 +1,197 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// errorDomain is the domain of every ErrorInfo an execwire server attaches.
+const errorDomain = "execwire.v1"
+
+// reasonPrefix is what the names of the enum have and those on the wire lack.
+const reasonPrefix = "ERROR_REASON_"
+
+// Error is an error that a server answered with. Branch on its Reason.
+type Error struct {
+	// Code is the gRPC code.
+	Code codes.Code
+	// Reason is why. It is unspecified when the error does not come from an
+	// execwire server but from what lies between, or has a reason newer than
+	// this client.
+	Reason execwirev1.ErrorReason
+	// Message is the text for people.
+	Message string
+	// Fields are the fields of the request that are wrong, if any.
+	Fields []FieldViolation
+	// ResourceName is the process or session in question, if one is.
+	ResourceName string
+	// Metadata is what the reason is documented to carry, e.g. "limit_bytes".
+	Metadata map[string]string
+	// RetryAfter is how long the server asks to wait; 0 when it does not ask.
+	RetryAfter time.Duration
+
+	status *status.Status
+	// fromServer is whether an execwire server made the error.
+	fromServer bool
+}
+
+// FieldViolation says what is wrong with a field of a request.
+type FieldViolation struct {
+	// Field is the path of the field, e.g. "command.direct.argv".
+	Field string
+	// Description is what is wrong and what would be right.
+	Description string
+}
+
+func (e *Error) Error() string {
+	if len(e.Fields) == 0 {
+		return e.Message
+	}
+	fields := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		fields[i] = f.Field + ": " + f.Description
+	}
+	return e.Message + " (" + strings.Join(fields, "; ") + ")"
+}
+
+// GRPCStatus returns the status the error was made from.
+func (e *Error) GRPCStatus() *status.Status { return e.status }
+
+// FromRPC restores the typed error from what a call of the generated stub
+// returned. nil stays nil, an *Error in the chain is kept, and an error that is
+// no gRPC status is returned as it is.
+func FromRPC(err error) error {
+	var typed *Error
+	if err == nil || errors.As(err, &typed) {
+		return err
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	return fromStatus(st)
+}
+
+// Reason returns why err happened, of an *Error or a gRPC status anywhere in
+// its chain; unspecified when it has neither.
+func Reason(err error) execwirev1.ErrorReason {
+	var typed *Error
+	if errors.As(FromRPC(err), &typed) {
+		return typed.Reason
+	}
+	return execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED
+}
+
+func fromStatus(st *status.Status) *Error {
+	e := &Error{Code: st.Code(), Message: st.Message(), status: st}
+	for _, detail := range st.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() == errorDomain {
+				e.fromServer = true
+				e.Reason = execwirev1.ErrorReason(execwirev1.ErrorReason_value[reasonPrefix+d.GetReason()])
+				e.Metadata = d.GetMetadata()
+			}
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
+				e.Fields = append(e.Fields, FieldViolation{Field: v.GetField(), Description: v.GetDescription()})
+			}
+		case *errdetails.ResourceInfo:
+			e.ResourceName = d.GetResourceName()
+		case *errdetails.RetryInfo:
+			e.RetryAfter = d.GetRetryDelay().AsDuration()
+		}
+	}
+	return e
+}
+
+// ErrLost is what errors.Is finds in every [*LostError].
+var ErrLost = errors.New("the process was lost")
+
+// LostError says that the connection was lost and what became of the process
+// cannot be learned any more. Everything up to LastSeq was written.
+type LostError struct {
+	// ProcessID is the process.
+	ProcessID string
+	// Started is whether the server ever said that the process runs.
+	Started bool
+	// Exit is how it ended if that was still told, though perhaps not all of
+	// its output; else nil.
+	Exit *execwirev1.ExitRecord
+	// LastSeq is the seq of the last event that was received.
+	LastSeq uint64
+	// Lost is how long ago the connection was lost.
+	Lost time.Duration
+	// Err is what the last attempt failed with.
+	Err error
+}
+
+func (e *LostError) Error() string {
+	state := "it was running"
+	switch {
+	case e.Exit != nil:
+		state = "it had exited"
+	case !e.Started:
+		state = "it may never have been started"
+	}
+	return fmt.Sprintf("failed to resume process %s, %s, for %s: %v",
+		e.ProcessID, state, e.Lost.Round(100*time.Millisecond), e.Err)
+}
+
+// Is reports whether target is ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+func (e *LostError) Unwrap() error { return e.Err }
+
+// ProtocolError says that a server broke the contract, so that what was
+// received cannot be trusted to be whole.
+type ProtocolError struct {
+	// Problem is what the server did.
+	Problem string
+}
+
+func (e *ProtocolError) Error() string {
+	return "failed to follow the process: the server broke the contract: " + e.Problem
+}
+
+func protocolErrorf(format string, args ...any) *ProtocolError {
+	return &ProtocolError{Problem: fmt.Sprintf(format, args...)}
+}
+
+// OutputError says that output of the process could not be passed on. The
+// process was terminated for it.
+type OutputError struct {
+	// Stream is where the output came from.
+	Stream execwirev1.OutputStream
+	// Err is what the writer returned.
+	Err error
+}
+
+func (e *OutputError) Error() string {
+	return fmt.Sprintf("failed to write the %s of the process: %v", streamName(e.Stream), e.Err)
+}
+
+func (e *OutputError) Unwrap() error { return e.Err }
+
+// InputError says that the input for the process could not be read. The
+// process was terminated for it.
+type InputError struct {
+	// Err is what the reader returned.
+	Err error
+}
+
+func (e *InputError) Error() string { return fmt.Sprintf("failed to read stdin: %v", e.Err) }
+
+func (e *InputError) Unwrap() error { return e.Err }
+
+func streamName(s execwirev1.OutputStream) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "OUTPUT_STREAM_"))
+}

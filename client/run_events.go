@@ -1,0 +1,145 @@
+package client
+
+import (
+	"io"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// streamCount is the number of output streams plus one for the unspecified.
+const streamCount = int(execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL) + 1
+
+// eventWriter writes the output of a process: every event once, in order, and
+// nothing missing that is not declared.
+type eventWriter struct {
+	writers [streamCount]io.Writer
+	onGap   func(uint64)
+
+	// last is the seq of the last event that was taken.
+	last uint64
+	// offsets are the bytes of each stream so far, dropped ones included.
+	offsets [streamCount]uint64
+	// gap is whether a stream may go on at a higher offset than its last.
+	gap [streamCount]bool
+	// dropped are the bytes declared missing.
+	dropped uint64
+	exit    *execwirev1.ExitRecord
+	closed  bool
+}
+
+func newEventWriter(options RunOptions) eventWriter {
+	orDiscard := func(w io.Writer) io.Writer {
+		if w == nil {
+			return io.Discard
+		}
+		return w
+	}
+	stdout, stderr := orDiscard(options.Stdout), orDiscard(options.Stderr)
+	w := eventWriter{onGap: options.OnGap}
+	w.writers[execwirev1.OutputStream_OUTPUT_STREAM_STDOUT] = stdout
+	w.writers[execwirev1.OutputStream_OUTPUT_STREAM_STDERR] = stderr
+	w.writers[execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL] = stdout
+	return w
+}
+
+// write takes one event and returns how many bytes of output it was. An event
+// that was taken before is passed over.
+func (w *eventWriter) write(event *execwirev1.ProcessEvent) (int, error) {
+	if gap := event.GetGap(); gap != nil {
+		return 0, w.skip(event.GetSeq(), gap)
+	}
+	seq := event.GetSeq()
+	if seq <= w.last && seq != 0 {
+		return 0, nil
+	}
+	if seq != w.last+1 {
+		return 0, protocolErrorf("seq %d follows seq %d without a gap", seq, w.last)
+	}
+	if w.closed {
+		return 0, protocolErrorf("seq %d follows the closed event", seq)
+	}
+	n, err := w.apply(event)
+	if err != nil {
+		return 0, err
+	}
+	w.last = seq
+	return n, nil
+}
+
+func (w *eventWriter) apply(event *execwirev1.ProcessEvent) (int, error) {
+	switch e := event.GetEvent().(type) {
+	case *execwirev1.ProcessEvent_Output:
+		return len(e.Output.GetData()), w.output(e.Output)
+	case *execwirev1.ProcessEvent_Exited:
+		if w.exit = e.Exited.GetExit(); w.exit == nil {
+			return 0, protocolErrorf("the exited event has no exit record")
+		}
+	case *execwirev1.ProcessEvent_Closed:
+		return 0, w.end(e.Closed)
+	}
+	return 0, nil
+}
+
+func (w *eventWriter) output(output *execwirev1.ProcessOutput) error {
+	stream := output.GetStream()
+	if stream <= 0 || int(stream) >= streamCount {
+		return protocolErrorf("output of an unknown stream, number %d", stream)
+	}
+	offset, expected := output.GetOffset(), w.offsets[stream]
+	if offset != expected && (!w.gap[stream] || offset < expected) {
+		return protocolErrorf("%s goes on at offset %d instead of %d", streamName(stream), offset, expected)
+	}
+	if _, err := w.writers[stream].Write(output.GetData()); err != nil {
+		return &OutputError{Stream: stream, Err: err}
+	}
+	w.offsets[stream] = offset + uint64(len(output.GetData()))
+	w.gap[stream] = false
+	return nil
+}
+
+// skip takes a gap: the events up to the one it names are missing.
+func (w *eventWriter) skip(seq uint64, gap *execwirev1.OutputGap) error {
+	next := gap.GetFirstAvailableSeq()
+	if seq != 0 || next <= w.last+1 || w.closed {
+		return protocolErrorf("a gap up to seq %d after seq %d", next, w.last)
+	}
+	w.last = next - 1
+	w.dropped += gap.GetDroppedBytes()
+	for i := range w.gap {
+		w.gap[i] = true
+	}
+	if w.onGap != nil {
+		w.onGap(gap.GetDroppedBytes())
+	}
+	return nil
+}
+
+// end takes the closed event, which must agree with what was received.
+func (w *eventWriter) end(closed *execwirev1.ProcessClosed) error {
+	if w.exit == nil {
+		return protocolErrorf("the process closed without an exit record")
+	}
+	for _, total := range closed.GetTotals() {
+		stream := total.GetStream()
+		if stream <= 0 || int(stream) >= streamCount {
+			continue
+		}
+		if total.GetBytes() != w.offsets[stream] && (!w.gap[stream] || total.GetBytes() < w.offsets[stream]) {
+			return protocolErrorf("%d bytes of %s were sent and %d were announced",
+				w.offsets[stream], streamName(stream), total.GetBytes())
+		}
+		w.offsets[stream] = total.GetBytes()
+	}
+	w.closed = true
+	return nil
+}
+
+// result is the exit of a process that has closed.
+func (w *eventWriter) result() Exit {
+	exit := newExit(w.exit)
+	exit.StdoutBytes = w.offsets[execwirev1.OutputStream_OUTPUT_STREAM_STDOUT]
+	exit.StderrBytes = w.offsets[execwirev1.OutputStream_OUTPUT_STREAM_STDERR]
+	exit.TerminalBytes = w.offsets[execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL]
+	exit.DroppedBytes = w.dropped
+	return exit
+}

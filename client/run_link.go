@@ -1,0 +1,166 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+const (
+	// assumedGrace is how long a server is taken to keep a process when nobody
+	// said: the documented default.
+	assumedGrace = 30 * time.Second
+	// graceMargin is how much later than this client the server may notice that
+	// the connection is gone: its own keepalive, and a little more.
+	graceMargin = keepaliveInterval + keepaliveTimeout + 5*time.Second
+	// oddFailures is how many failures in a row are retried that something
+	// between client and server made up and that are not plain unavailability.
+	oddFailures = 5
+)
+
+// link is what a run knows about its connection to the process.
+type link struct {
+	// sent is whether a start may have reached the server.
+	sent bool
+	// started is whether the server said that the process runs.
+	started bool
+	// lostAt is when the connection was lost; zero while there is one.
+	lostAt time.Time
+	// odd counts failures without news in between.
+	odd     int
+	resumed int
+	backoff retryBackoff
+}
+
+// follow runs streams one after the other until the process has closed, which
+// is nil, or cannot be followed any more.
+func (r *run) follow(ctx context.Context) error {
+	for {
+		err := r.attempt(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return r.giveUp(context.Cause(ctx))
+		}
+		if hopeless := r.hopeless(err); hopeless != nil {
+			return r.giveUp(hopeless)
+		}
+		r.lose(err)
+		if !r.link.backoff.wait(ctx, retryAfter(err)) {
+			return r.giveUp(context.Cause(ctx))
+		}
+	}
+}
+
+// hopeless returns what Run fails with when there is no use in another stream
+// after err, or nil.
+func (r *run) hopeless(err error) error {
+	e, ok := err.(*Error) // not errors.As: what a writer returned is no answer
+	switch {
+	case !ok || !r.link.sent:
+		return err
+	case r.link.started && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ||
+		e.Reason == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND):
+		return r.lostError(err)
+	case !r.link.started && r.link.lostAt.IsZero() && e.Reason == execwirev1.ErrorReason_ERROR_REASON_DRAINING:
+		return err
+	case !r.transient(e):
+		return err
+	case r.graceIsOver():
+		return r.lostError(err)
+	}
+	return nil
+}
+
+// transient reports whether e may be gone with the next stream.
+func (r *run) transient(e *Error) bool {
+	if e.Code == codes.Unavailable {
+		return true
+	}
+	if e.fromServer {
+		return false
+	}
+	switch e.Code {
+	case codes.Canceled, codes.Unknown, codes.Internal, codes.Aborted, codes.DeadlineExceeded:
+		r.link.odd++
+		return r.link.odd <= oddFailures
+	}
+	return false
+}
+
+// graceIsOver reports whether the server has certainly given the process up.
+func (r *run) graceIsOver() bool {
+	if r.options.Grace != nil && *r.options.Grace <= 0 {
+		return true
+	}
+	return !r.link.lostAt.IsZero() && time.Since(r.link.lostAt) > r.grace()+graceMargin
+}
+
+func (r *run) grace() time.Duration {
+	if r.options.Grace != nil {
+		return *r.options.Grace
+	}
+	return assumedGrace
+}
+
+// lose notes that the connection is lost, if that is news.
+func (r *run) lose(err error) {
+	if !r.link.lostAt.IsZero() {
+		return
+	}
+	r.link.lostAt = time.Now()
+	if r.options.OnLost != nil {
+		r.options.OnLost(err)
+	}
+}
+
+// regain notes that the process is owned, again or for the first time.
+func (r *run) regain(process *execwirev1.Process) {
+	first := !r.link.started
+	r.link.started = true
+	r.settle()
+	if !r.link.lostAt.IsZero() {
+		r.link.lostAt = time.Time{}
+		r.link.resumed++
+		if r.options.OnResumed != nil {
+			r.options.OnResumed()
+		}
+	}
+	if first && r.options.OnStarted != nil {
+		r.options.OnStarted(process)
+	}
+}
+
+// progress notes that the connection is worth something.
+func (r *run) progress() {
+	r.link.odd = 0
+	r.link.backoff.reset()
+}
+
+func (r *run) lostError(err error) *LostError {
+	lost := time.Duration(0)
+	if !r.link.lostAt.IsZero() {
+		lost = time.Since(r.link.lostAt)
+	}
+	return &LostError{
+		ProcessID: r.start.GetProcess().GetProcessId(),
+		Started:   r.link.started,
+		Exit:      r.events.exit,
+		LastSeq:   r.events.last,
+		Lost:      lost,
+		Err:       err,
+	}
+}
+
+func retryAfter(err error) time.Duration {
+	var e *Error
+	if errors.As(err, &e) {
+		return min(e.RetryAfter, retryMost)
+	}
+	return 0
+}

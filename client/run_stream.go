@@ -1,0 +1,144 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// errStreamOver ends what belongs to one stream of a run.
+var errStreamOver = errors.New("the stream is over")
+
+type runStream = grpc.BidiStreamingClient[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
+
+// attempt follows the process over one stream. It returns nil when the process
+// has closed. What it started is over when it returns.
+func (r *run) attempt(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errStreamOver)
+	stream, err := r.client.processes.RunProcess(ctx)
+	if err != nil {
+		return FromRPC(err)
+	}
+	started, err := r.open(stream)
+	if err != nil {
+		return err
+	}
+	if err := r.stdin.resume(started.GetStdinOffset(), started.GetStdinWindowBytes()); err != nil {
+		return err
+	}
+	r.acks.resume(r.events.last, started.GetOutputWindowBytes())
+	r.regain(started.GetProcess())
+
+	var sender sync.WaitGroup
+	sender.Go(func() { r.send(ctx, stream) })
+	err = r.receive(stream)
+	cancel(errStreamOver)
+	sender.Wait()
+	return err
+}
+
+// open says what the stream is for and returns the answer.
+func (r *run) open(stream runStream) (*execwirev1.RunStarted, error) {
+	r.link.sent = true
+	// A failed Send says nothing; the Recv after it tells why.
+	if err := stream.Send(r.opening()); err != nil && !errors.Is(err, io.EOF) {
+		return nil, FromRPC(err)
+	}
+	response, err := stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return nil, protocolErrorf("the stream ended before it said that the process runs")
+	}
+	if err != nil {
+		return nil, FromRPC(err)
+	}
+	started := response.GetStarted()
+	if started == nil {
+		return nil, protocolErrorf("the first answer was not that the process runs")
+	}
+	return started, nil
+}
+
+// opening is the first message of a stream: the same start until it was
+// answered, then a resume from what was written.
+func (r *run) opening() *execwirev1.RunProcessRequest {
+	if !r.link.started {
+		return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: r.start}}
+	}
+	return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resume{
+		Resume: &execwirev1.RunResume{
+			SessionId: r.start.GetProcess().GetSessionId(),
+			ProcessId: r.start.GetProcess().GetProcessId(),
+			AfterSeq:  r.events.last,
+			Grace:     r.start.GetGrace(),
+		},
+	}}
+}
+
+// receive takes what the server says until the stream ends, which is nil when
+// the process has closed.
+func (r *run) receive(stream runStream) error {
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return r.ended(err)
+		}
+		switch m := response.GetMessage().(type) {
+		case *execwirev1.RunProcessResponse_Events:
+			err = r.take(m.Events.GetEvents())
+		case *execwirev1.RunProcessResponse_StdinAccepted:
+			err = r.stdin.accept(m.StdinAccepted.GetOffset())
+		case *execwirev1.RunProcessResponse_Rejected:
+			r.reject(m.Rejected)
+		case *execwirev1.RunProcessResponse_Started:
+			err = protocolErrorf("it said twice on one stream that the process runs")
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ended translates the end of a stream. Once the process has closed, nothing
+// more can be learned from it.
+func (r *run) ended(err error) error {
+	switch {
+	case r.events.closed:
+		return nil
+	case errors.Is(err, io.EOF):
+		return protocolErrorf("the stream ended after seq %d without saying that the process closed", r.events.last)
+	default:
+		return FromRPC(err)
+	}
+}
+
+// take writes events and acknowledges them.
+func (r *run) take(events []*execwirev1.ProcessEvent) error {
+	before, bytes := r.events.last, 0
+	for _, event := range events {
+		n, err := r.events.write(event)
+		if err != nil {
+			return err
+		}
+		bytes += n
+	}
+	if taken := r.events.last - before; taken > 0 {
+		r.progress()
+		r.acks.taken(r.events.last, bytes, int(taken))
+	}
+	return nil
+}
+
+func (r *run) reject(rejected *execwirev1.RunRejected) {
+	if rejected.GetReason() == execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED {
+		r.stdin.discard()
+	}
+	if r.options.OnRejected != nil {
+		r.options.OnRejected(rejected)
+	}
+}
