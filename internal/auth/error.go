@@ -26,7 +26,7 @@ func (k Kind) String() string {
 
 // Error is why a caller could not be identified. It holds no secret.
 type Error struct {
-	Kind    Kind
+	Kind    Kind   // what it is about
 	Subject string // what was to be identified
 	Err     error  // the reason; never nil
 }

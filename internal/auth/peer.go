@@ -10,8 +10,8 @@ import (
 // Peer is the process at the other end of a unix socket, as the kernel saw it
 // when it connected.
 type Peer struct {
-	UID uint32
-	GID uint32
+	UID uint32 // effective user
+	GID uint32 // effective group
 	// PID is 0 if the process is not visible from here. It may have ended since
 	// and its number been given to another: good for a log, not for a decision.
 	PID int32

@@ -218,6 +218,31 @@ func TestDeadlineIsTheHandlersToo(t *testing.T) {
 	})
 }
 
+// Over a wire it is chance whether a handler still reads what was queued when
+// the call ended; here it never does, so that a cancelled call stops at once.
+func TestQueuedRequestsEndWithTheCall(t *testing.T) {
+	for range 50 { // a select that took either would pass now and then
+		var got string
+		gone := make(chan struct{})
+		ch := serve(t, &stub{stream: func(ss grpc.ServerStream) error {
+			defer close(gone)
+			<-ss.Context().Done()
+			got = recv(ss)
+			return nil
+		}})
+		ctx, cancel := context.WithCancel(guarded(t))
+		cs := open(t, ctx, ch, clientMethod)
+		if err := cs.SendMsg(txt("queued")); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		wait(t, "end of the handler", gone)
+		if want := `Canceled "context canceled"`; got != want {
+			t.Fatalf("recv after the end of the call = %s, want %s", got, want)
+		}
+	}
+}
+
 func TestCauseAfterReturn(t *testing.T) {
 	var handler context.Context
 	ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {

@@ -41,20 +41,9 @@ func (ch *Channel) NewStream(ctx context.Context, desc *grpc.StreamDesc, method 
 }
 
 func (ch *Channel) newStream(ctx context.Context, desc *grpc.StreamDesc, fullMethod string, opts []grpc.CallOption) (*clientStream, error) {
-	cs, err := ch.startStream(ctx, desc, fullMethod, opts)
-	if err != nil {
-		callOnFinish(opts, err)
-		return nil, err
-	}
-	return cs, nil
-}
-
-func (ch *Channel) startStream(ctx context.Context, desc *grpc.StreamDesc, fullMethod string, opts []grpc.CallOption) (*clientStream, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, status.FromContextError(err).Err()
-	}
 	md, err := outgoing(ctx, fullMethod, credentialsOf(opts))
 	if err != nil {
+		callOnFinish(opts, err)
 		return nil, err
 	}
 	m := ch.lookup(fullMethod)
@@ -62,8 +51,7 @@ func (ch *Channel) startStream(ctx context.Context, desc *grpc.StreamDesc, fullM
 	ss := newServerStream(ctx, c, fullMethod, m, md, ch.serverSees)
 	cs := newClientStream(ctx, c, desc, opts, ch.clientSees)
 	if !ch.begin(cs) {
-		cs.unwatch()
-		c.cancel(ErrClosed)
+		cs.abort()
 		return nil, errUnavailable
 	}
 	go func() { // waited for by Close, through forget

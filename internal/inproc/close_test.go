@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -32,16 +33,24 @@ func TestCloseEndsWhatRuns(t *testing.T) {
 }
 
 func TestCallsAfterClose(t *testing.T) {
-	ch := serve(t, &stub{})
-	ch.Close()
-	finished := make(chan error, 1)
-	err := ch.Invoke(guarded(t), unaryMethod, txt(""), new(text), grpc.OnFinish(func(err error) { finished <- err }))
-	if status.Code(err) != codes.Unavailable || <-finished != err {
-		t.Errorf("Invoke = %v, want Unavailable, also for OnFinish", err)
-	}
-	if cs, err := ch.NewStream(guarded(t), &grpc.StreamDesc{}, serverMethod); status.Code(err) != codes.Unavailable || cs != nil {
-		t.Errorf("NewStream = %v, %v, want Unavailable", cs, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ch := serve(t, &stub{})
+		ch.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		var finished []codes.Code
+		note := grpc.OnFinish(func(err error) { finished = append(finished, status.Code(err)) })
+		if err := ch.Invoke(ctx, unaryMethod, txt(""), new(text), note); status.Code(err) != codes.Unavailable {
+			t.Errorf("Invoke = %v, want Unavailable", err)
+		}
+		if cs, err := ch.NewStream(ctx, &grpc.StreamDesc{}, serverMethod); status.Code(err) != codes.Unavailable || cs != nil {
+			t.Errorf("NewStream = %v, %v, want Unavailable", cs, err)
+		}
+		cancel()
+		synctest.Wait() // for whatever would still watch the caller's context
+		if len(finished) != 1 || finished[0] != codes.Unavailable {
+			t.Errorf("OnFinish heard %v, want Unavailable once", finished)
+		}
+	})
 }
 
 // A handler that ignores its context must still not outlive Close: what it

@@ -37,6 +37,7 @@ func untilGone(e *env) *stub {
 	return &stub{stream: func(ss grpc.ServerStream) error {
 		defer close(e.gone)
 		_ = ss.SendHeader(nil)
+		ss.SetTrailer(metadata.Pairs("t", "never sent"))
 		<-ss.Context().Done()
 		e.server.note("context %v", ss.Context().Err())
 		e.server.note("send %s", show(ss.SendMsg(txt("late"))))

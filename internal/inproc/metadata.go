@@ -3,6 +3,7 @@ package inproc
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -12,13 +13,20 @@ import (
 )
 
 // outgoing returns what the handler will find as incoming metadata: a copy of
-// the caller's outgoing metadata, and what the call's own credentials add.
+// the caller's outgoing metadata, and what the call's own credentials add. It
+// fails if ctx has ended: such a call does not begin.
 func outgoing(ctx context.Context, method string, creds credentials.PerRPCCredentials) (metadata.MD, error) {
-	md, _ := metadata.FromOutgoingContext(ctx) // a copy, with keys in lower case
+	if err := ctx.Err(); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	md, ok := metadata.FromOutgoingContext(ctx) // a copy, with keys in lower case
+	if !ok {
+		md = metadata.MD{}
+	}
 	if err := validate(md); err != nil {
 		return nil, err
 	}
-	md = withoutReserved(md)
+	dropReserved(md)
 	if creds == nil {
 		return md, nil
 	}
@@ -74,16 +82,17 @@ func illegalInKey(r rune) bool {
 
 func notPrintable(r rune) bool { return r < 0x20 || r > 0x7e }
 
-// withoutReserved returns a copy of md without the keys that belong to the
-// transport, which a wire drops silently.
-func withoutReserved(md metadata.MD) metadata.MD {
-	kept := make(metadata.MD, len(md))
-	for k, vs := range md {
-		if !isReserved(k) {
-			kept.Append(k, vs...)
-		}
-	}
-	return kept
+// merge returns a copy of both, without the keys that belong to the transport.
+func merge(to, md metadata.MD) metadata.MD {
+	merged := metadata.Join(to, md)
+	dropReserved(merged)
+	return merged
+}
+
+// dropReserved removes the keys that belong to the transport, silently, as a
+// wire does.
+func dropReserved(md metadata.MD) {
+	maps.DeleteFunc(md, func(key string, _ []string) bool { return isReserved(key) })
 }
 
 func isReserved(key string) bool {

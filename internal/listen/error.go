@@ -42,7 +42,7 @@ func (k Kind) String() string {
 // Error is why there is no listener. Its text names the URL, what is wrong and
 // what to do about it.
 type Error struct {
-	Kind    Kind
+	Kind    Kind   // which of the list above
 	URL     string // as it was given
 	Problem string // what is wrong
 	Fix     string // what to do; may be empty

@@ -84,7 +84,7 @@ func listenUnix(ctx context.Context, u URL) (Listener, error) {
 	}
 	l, err := bindIn(private, u)
 	if err != nil {
-		return nil, systemError(u, "the system refused", err)
+		return nil, &Error{Kind: KindSystem, URL: u.String(), Problem: "the system refused", Err: err}
 	}
 	if err := moveInto(filepath.Join(private, socketName), u.Path); err != nil {
 		_ = l.UnixListener.Close()

@@ -235,6 +235,30 @@ func TestUnixCloseLeavesASuccessor(t *testing.T) {
 	roundTrip(t, second)
 }
 
+// The name a socket was bound by goes through a descriptor whose number is soon
+// another file's; Close must not remove what has that name by then.
+func TestUnixCloseRemovesNothingByItsOldName(t *testing.T) {
+	l := mustListen(t, "unix://"+socketPath(t))
+	other := t.TempDir()
+	bystander := filepath.Join(other, "s")
+	if err := os.WriteFile(bystander, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 32 { // takes every number that was free
+		dir, err := os.Open(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = dir.Close() }()
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if _, err := os.Lstat(bystander); err != nil {
+		t.Errorf("a file of somebody else is gone: %v", err)
+	}
+}
+
 func TestUnixLongestPath(t *testing.T) {
 	dir := t.TempDir()
 	room := 107 - len(dir) - 1

@@ -20,7 +20,7 @@ const (
 
 // URL names a door. It is comparable; [Parse] makes valid ones.
 type URL struct {
-	Scheme Scheme
+	Scheme Scheme         // which door, and which field below counts
 	Addr   netip.AddrPort // of SchemeGRPC: a loopback address; port 0 lets the kernel choose
 	Path   string         // of SchemeUnix: absolute and clean
 }
@@ -151,7 +151,7 @@ func parseUnix(raw, path string) (URL, error) {
 		return URL{}, malformed(raw, fmt.Sprintf("path %q is not absolute", path))
 	case strings.ContainsRune(path, 0):
 		return URL{}, malformed(raw, "the path contains a zero byte")
-	case strings.HasSuffix(path, "/"):
+	case strings.HasSuffix(path, "/"), strings.HasSuffix(path, "/."), strings.HasSuffix(path, "/.."):
 		return URL{}, malformed(raw, "the path names a directory")
 	}
 	path = filepath.Clean(path)

@@ -69,6 +69,8 @@ func TestParseRefuses(t *testing.T) {
 		{"unix:/run/s", listen.KindMalformed, []string{"no scheme", "unix:///"}},
 		{"unix://run/s", listen.KindMalformed, []string{"not absolute", "unix:///"}},
 		{"unix:///run/", listen.KindMalformed, []string{"directory"}},
+		{"unix:///run/.", listen.KindMalformed, []string{"directory"}},
+		{"unix:///run/..", listen.KindMalformed, []string{"directory"}},
 		{"unix:///a\x00b", listen.KindMalformed, []string{"zero byte"}},
 		{"off://", listen.KindMalformed, []string{"no address"}},
 		{"unix:///" + strings.Repeat("x", 107), listen.KindTooLong, []string{"108 bytes", "107", "/run"}},
