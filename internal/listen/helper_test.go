@@ -83,7 +83,7 @@ func callAs(t *testing.T, uid uint32, target string) string {
 	}
 	cmd := exec.CommandContext(t.Context(), binary)
 	cmd.Dir = "/"
-	cmd.Env = []string{helperEnv + "=" + target}
+	cmd.Env = []string{helperEnv + "=" + target, "GORACE=atexit_sleep_ms=0"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	said, err := cmd.CombinedOutput()
 	if err != nil {
