@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/internal/config"
+)
+
+// serverVariable names the server when --server does not.
+const serverVariable = "EXECWIRE_SERVER"
+
+type runFlags struct {
+	server, id           string
+	terminal, stdin      bool
+	directory            string
+	env, envFiles        []string
+	inherit              string
+	timeout, grace       time.Duration
+	hasTimeout, hasGrace bool
+}
+
+func newRunCommand(std streams) *cobra.Command {
+	var flags runFlags
+	command := &cobra.Command{
+		Use:   "run [flags] [--] PROGRAM [ARGUMENT]...",
+		Short: "Run a process and pass its input and output",
+		Long: `run starts a process and behaves like it: stdout and stderr are passed apart, and
+run exits with its exit code, or with 128+n when signal n killed it.
+
+Without --server (or ` + serverVariable + `) the process runs on this machine, under a
+server inside this program. With --server a lost connection is resumed within the
+grace, and nothing is lost or printed twice.
+
+Environment: in this program the process inherits everything; a remote one
+gets PATH, HOME, USER, LANG and the like from the server. --env-inherit changes
+that: none, core, or all, which of a remote server leaves out names that look like
+secrets (*KEY*, *SECRET*, *TOKEN*). With -t TERM is passed on. --env-file and then
+--env are laid over it.
+
+Signals: SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; a third SIGINT within
+three seconds kills the process, a fourth gives up on it. With -t and -i at a
+terminal the keys go to the process instead. Ctrl-Z (SIGTSTP) stops the process
+and this program, fg continues both; a remote server takes one that stays stopped
+for lost, so give a --grace that covers the break.
+
+Exit codes of run itself:
+    2  the command line is wrong
+  124  the process ran into --timeout
+  125  run failed: no server, connection lost for good, bad directory
+  126  the program cannot be executed
+  127  the program was not found
+  130  the user gave up
+  141  nobody reads stdout or stderr any more`,
+		Example: `  execwire run -- make test
+  execwire run --timeout 30s --env CI=1 -- sh -c 'echo "$CI"'
+  echo hello | execwire run -i -- tr a-z A-Z
+  execwire run --server unix:///run/user/1000/execwire.sock -ti -- bash`,
+		Args: func(command *cobra.Command, arguments []string) error {
+			if len(arguments) == 0 || arguments[0] == "" {
+				return usageError(command, errors.New("name a program to run"))
+			}
+			return nil
+		},
+		RunE: func(command *cobra.Command, arguments []string) error {
+			flags.hasTimeout = command.Flags().Changed("timeout")
+			flags.hasGrace = command.Flags().Changed("grace")
+			return run(command, flags, arguments, std)
+		},
+	}
+	addRunFlags(command, &flags)
+	return command
+}
+
+func addRunFlags(command *cobra.Command, flags *runFlags) {
+	f := command.Flags()
+	f.SetInterspersed(false) // what follows the program is the program's
+	f.StringVar(&flags.server, "server", os.Getenv(serverVariable),
+		"the `URL` of the server, grpc://HOST:PORT or unix:///PATH (default $"+serverVariable+", else none)")
+	f.Lookup("server").DefValue = ""
+	f.StringVar(&flags.id, "id", "", "the process's `ID`, to find it by while it runs (default a new one)")
+	f.BoolVarP(&flags.terminal, "terminal", "t", false, "give the process a terminal, of the size of this one")
+	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin on; without it the process reads end of file")
+	f.StringVar(&flags.directory, "cwd", "",
+		"the `directory` to run in, which has to exist on the server (default the current one)")
+	f.StringArrayVarP(&flags.env, "env", "e", nil,
+		"set a variable: `NAME=VALUE`, or NAME to pass on its value here; may be repeated")
+	f.StringArrayVar(&flags.envFiles, "env-file", nil,
+		"a `file` with such lines; empty ones and those that begin with # are left out; may be repeated")
+	f.StringVar(&flags.inherit, "env-inherit", "", "what to take from the server's environment: `none`, core or all")
+	f.DurationVar(&flags.timeout, "timeout", 0, "kill the process when it has run for this long, e.g. 30s")
+	f.DurationVar(&flags.grace, "grace", 0,
+		"how long the server keeps the process when the connection is lost; 0 ends it at once (default the server's, 30s)")
+	f.Lookup("grace").DefValue = ""
+	f.Lookup("timeout").DefValue = ""
+}
+
+// run runs one process and returns how it ended as an exitError.
+func run(command *cobra.Command, flags runFlags, arguments []string, std streams) error {
+	process, err := buildProcess(flags, arguments, std)
+	if err != nil {
+		return usageError(command, err)
+	}
+	server, closeServer, err := connect(command.Context(), flags.server)
+	if err != nil {
+		return explainDial(err)
+	}
+	defer closeServer()
+	options := client.RunOptions{Process: process, Stdout: std.out, Stderr: std.err}
+	if flags.stdin {
+		options.Stdin = std.in
+	}
+	if flags.hasGrace {
+		options.Grace = &flags.grace
+	}
+	exit, err := attach(command.Context(), server, options, flags, std)
+	if err != nil {
+		return explainRun(err, flags)
+	}
+	return explainExit(exit)
+}
+
+// connect reaches the server, or makes one inside this program. The returned
+// function ends the connection, and the server with its processes if it is
+// ours.
+func connect(ctx context.Context, url string) (*client.Client, func(), error) {
+	if url != "" {
+		c, err := client.Dial(ctx, url)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, func() { _ = c.Close() }, nil
+	}
+	cfg, err := config.Load("", os.Environ())
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := daemon.New(cfg, daemon.Options{Version: buildVersion(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to start a server in this program: %w", err)
+	}
+	return client.New(d.Conn()), func() { _ = d.Close() }, nil
+}

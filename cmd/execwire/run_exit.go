@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// errGaveUp is why a run ends that the user gave up on.
+var errGaveUp = errors.New("interrupted")
+
+// explainDial says why there is no server, and what to do.
+func explainDial(err error) error {
+	var dial *client.DialError
+	if !errors.As(err, &dial) {
+		return &exitError{code: codeFailed, err: err}
+	}
+	hint := "start a server with: execwire serve"
+	if dial.URL != "grpc://127.0.0.1:7420" {
+		hint += " --listen " + dial.URL
+	}
+	why := dial.Err.Error()
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		why = errno.Error()
+	}
+	return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %s", dial.URL, why), hint: hint}
+}
+
+// explainRun says why a process did not start or could not be followed.
+func explainRun(err error, flags runFlags) error {
+	var output *client.OutputError
+	switch {
+	case errors.Is(err, errGaveUp), errors.Is(err, context.Canceled):
+		return &exitError{code: codeInterrupted}
+	case errors.As(err, &output) && errors.Is(err, syscall.EPIPE):
+		return &exitError{code: codeBrokenPipe}
+	case errors.Is(err, client.ErrLost):
+		return &exitError{
+			code: codeFailed, err: fmt.Errorf("connection lost: %w", err),
+			hint: "a longer --grace keeps processes through longer breaks",
+		}
+	}
+	return explainReason(err, flags)
+}
+
+func explainReason(err error, flags runFlags) error {
+	switch client.Reason(err) {
+	case execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND:
+		return &exitError{code: codeNotFound, err: err}
+	case execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE,
+		execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:
+		return &exitError{code: codeNotExecutable, err: err}
+	case execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY:
+		hint := "choose another one with --cwd"
+		if flags.server != "" && flags.directory == "" {
+			hint = "the current directory has to exist on the server too; choose another one with --cwd"
+		}
+		return &exitError{code: codeFailed, err: err, hint: hint}
+	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:
+		return &exitError{code: codeFailed, err: err, hint: "choose another --id, or leave it out"}
+	case execwirev1.ErrorReason_ERROR_REASON_DRAINING:
+		return &exitError{code: codeFailed, err: err, hint: "try again when the server was started again"}
+	default:
+		return &exitError{code: codeFailed, err: err}
+	}
+}
+
+// explainExit turns the end of a process into the end of this program. Only
+// ends that are not the process's own doing are commented.
+func explainExit(exit client.Exit) error {
+	switch exit.Cause {
+	case execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT:
+		return &exitError{code: codeTimeout, err: fmt.Errorf("the process ran into the timeout after %v", exit.WallTime)}
+	case execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN:
+		return &exitError{code: exit.ShellCode(), err: errors.New("the server shut down and ended the process")}
+	case execwirev1.ExitCause_EXIT_CAUSE_LOST:
+		return &exitError{code: codeFailed, err: errors.New("the process is gone and the server could not learn how it ended")}
+	}
+	if code := exit.ShellCode(); code != 0 {
+		return &exitError{code: code}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+const (
+	// impatience is the time in which several SIGINT mean more than one.
+	impatience = 3 * time.Second
+	// stopTimeout bounds how long this program waits before it stops.
+	stopTimeout = 2 * time.Second
+)
+
+// signalling passes the signals this program gets on to the process.
+type signalling struct {
+	server *client.Client
+	std    streams
+	keys   *keyboard
+	target execwirev1.SignalTarget
+	giveUp context.CancelCauseFunc
+
+	// lost is whether the connection is lost at the moment.
+	lost atomic.Bool
+	// process is the process once it runs.
+	process atomic.Pointer[execwirev1.Process]
+
+	resize    chan *execwirev1.TerminalSize
+	signals   chan *execwirev1.RunSignal
+	terminate chan *execwirev1.Termination
+
+	got  chan os.Signal
+	over chan struct{}
+	// interrupts are the times of the last SIGINTs; the loop's own.
+	interrupts []time.Time
+}
+
+func newSignalling(
+	server *client.Client, flags runFlags, std streams, keys *keyboard, giveUp context.CancelCauseFunc,
+) *signalling {
+	s := &signalling{
+		server:    server,
+		std:       std,
+		keys:      keys,
+		target:    execwirev1.SignalTarget_SIGNAL_TARGET_GROUP,
+		giveUp:    giveUp,
+		resize:    make(chan *execwirev1.TerminalSize, 1),
+		signals:   make(chan *execwirev1.RunSignal, 16),
+		terminate: make(chan *execwirev1.Termination, 1),
+		got:       make(chan os.Signal, 16),
+		over:      make(chan struct{}),
+	}
+	if flags.terminal {
+		s.target = execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND
+	}
+	return s
+}
+
+// started tells which process the signals are for.
+func (s *signalling) started(p *execwirev1.Process) { s.process.Store(p) }
+
+// begin takes the signals over; end gives them back.
+func (s *signalling) begin() {
+	list := []os.Signal{
+		syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGTSTP,
+		// Taken, not ignored, which processes would inherit: a write to a pipe
+		// without a reader is then an error, and not the end.
+		syscall.SIGPIPE,
+	}
+	// What nohup or a shell's & made this program ignore stays ignored.
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if !signal.Ignored(sig) {
+			list = append(list, sig)
+		}
+	}
+	signal.Notify(s.got, list...)
+	go s.loop()
+}
+
+func (s *signalling) end() {
+	signal.Stop(s.got)
+	close(s.got)
+	<-s.over
+}
+
+func (s *signalling) loop() {
+	defer close(s.over)
+	for sig := range s.got {
+		switch sig {
+		case syscall.SIGPIPE:
+		case syscall.SIGWINCH:
+			s.resized()
+		case syscall.SIGTSTP:
+			s.stop()
+		case syscall.SIGINT:
+			s.interrupt()
+		default:
+			s.pass(sig.(syscall.Signal))
+		}
+	}
+}
+
+// resized passes the new size on, in place of one that was not yet taken.
+func (s *signalling) resized() {
+	size := terminalSize(s.std)
+	if size == nil || s.target != execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND {
+		return
+	}
+	select {
+	case <-s.resize:
+	default:
+	}
+	s.resize <- size
+}
+
+// pass sends a signal on. While the connection is lost nobody would get it:
+// then it is for this program.
+func (s *signalling) pass(sig syscall.Signal) {
+	if s.lost.Load() {
+		s.giveUp(errGaveUp)
+		return
+	}
+	select {
+	case s.signals <- &execwirev1.RunSignal{Signal: execwirev1.Signal(sig), Target: s.target}:
+	default: // more than anybody can have meant
+	}
+}
+
+// interrupt passes SIGINT on; the third kills, the fourth gives up, and one
+// more ends this program whatever it is stuck in.
+func (s *signalling) interrupt() {
+	now := time.Now()
+	for len(s.interrupts) > 0 && now.Sub(s.interrupts[0]) > impatience {
+		s.interrupts = s.interrupts[1:]
+	}
+	s.interrupts = append(s.interrupts, now)
+	switch n := len(s.interrupts); {
+	case n <= 2:
+		s.pass(syscall.SIGINT)
+	case n == 3:
+		s.kill()
+	case n == 4:
+		s.giveUp(errGaveUp)
+	default:
+		s.keys.restore()
+		os.Exit(codeInterrupted)
+	}
+}
+
+func (s *signalling) kill() {
+	select {
+	case s.terminate <- &execwirev1.Termination{
+		Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}},
+	}:
+	default:
+	}
+}
+
+// stop stops the process, then this program, and continues both when somebody
+// continues this program. The process leads a session of its own, where nothing
+// would continue it after SIGTSTP, so the kernel ignores that: it gets SIGSTOP.
+func (s *signalling) stop() {
+	s.signalNow(execwirev1.Signal_SIGNAL_STOP)
+	s.keys.restore()
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // to oneself is always allowed
+	if s.process.Load() != nil && !s.lost.Load() {
+		s.keys.raw()
+	}
+	s.signalNow(execwirev1.Signal_SIGNAL_CONT)
+	s.resized()
+}
+
+// signalNow sends a signal and waits until the server has sent it on: a program
+// that is stopped sends nothing.
+func (s *signalling) signalNow(sig execwirev1.Signal) {
+	process := s.process.Load()
+	if process == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	// A process that cannot be stopped goes on until its output is not taken.
+	_, _ = s.server.Processes().SignalProcess(ctx, &execwirev1.SignalProcessRequest{
+		SessionId: process.GetSessionId(),
+		ProcessId: process.GetProcessId(),
+		Signal:    sig,
+		Target:    execwirev1.SignalTarget_SIGNAL_TARGET_GROUP,
+	})
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/observe"
+)
+
+type serveFlags struct {
+	listen              []string
+	config              string
+	logFormat, logLevel string
+}
+
+func newServeCommand(std streams) *cobra.Command {
+	var flags serveFlags
+	command := &cobra.Command{
+		Use:   "serve [--listen URL]... [--config FILE]",
+		Short: "Run a server",
+		Long: `serve runs a server until it gets SIGTERM or SIGINT. It then starts nothing new,
+lets processes end for the shutdown grace, terminates what is left and exits; a
+second signal terminates at once.
+
+The URL of every listener is printed on stdout, one per line, when it accepts
+clients; the log goes to stderr. Settings come from the configuration file, then
+from the environment (EXECWIRE_ and the setting's name in upper case), then from
+flags.`,
+		Example: `  execwire serve
+  execwire serve --listen unix:///run/user/1000/execwire.sock
+  execwire serve --listen grpc://127.0.0.1:0 --log-format json`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return serve(command, flags, std)
+		},
+	}
+	f := command.Flags()
+	f.StringArrayVar(&flags.listen, "listen", nil,
+		"where to accept clients: grpc://HOST:PORT (loopback; port 0 takes a free one) or unix:///PATH; may be repeated (default grpc://127.0.0.1:7420)")
+	f.StringVar(&flags.config, "config", "", "a TOML `file` with settings")
+	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
+	return command
+}
+
+func serve(command *cobra.Command, flags serveFlags, std streams) error {
+	logger, err := observe.NewLogger(std.err, observe.Format(flags.logFormat), flags.logLevel)
+	if err != nil {
+		return usageError(command, err)
+	}
+	cfg, err := config.Load(flags.config, os.Environ())
+	if err != nil {
+		return err
+	}
+	if len(flags.listen) > 0 {
+		cfg.Listen = flags.listen
+	}
+	d, err := daemon.New(cfg, daemon.Options{
+		Version:  buildVersion(),
+		Logger:   logger,
+		OnListen: func(url string) { fmt.Fprintln(std.out, url) },
+		OnDrain: func(processes int) {
+			logger.Info("waiting for processes to end; another signal ends them at once", "processes", processes)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	ctx, now, stop := stopSignals(logger)
+	defer stop()
+	if err := d.Serve(ctx, now); err != nil {
+		return errors.Join(err, d.Close())
+	}
+	return nil
+}
+
+// stopSignals returns a context that ends with the first signal to stop, and
+// one that ends with the second. Calling stop gives the signals back.
+func stopSignals(logger *slog.Logger) (ctx, now context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	now, cancelNow := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for s := range signals {
+			if ctx.Err() != nil {
+				cancelNow(fmt.Errorf("got %v again", s))
+				continue
+			}
+			logger.Info("stopping", "signal", s.String())
+			cancel(fmt.Errorf("got %v", s))
+		}
+	}()
+	return ctx, now, func() {
+		signal.Stop(signals)
+		close(signals)
+		<-over
+		cancel(nil)
+		cancelNow(nil)
+	}
+}
