@@ -479,7 +479,9 @@ type SnapshotOutputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The streams that the process has, in the order of their numbers.
 	Streams []*StreamSnapshot `protobuf:"bytes,1,rep,name=streams,proto3" json:"streams,omitempty"`
-	// The seq of the process's last event when the snapshot was made.
+	// The seq of the process's last event just after the snapshot was made: going
+	// on from here may repeat nothing that the snapshot shows, and may miss what
+	// came in between.
 	LastSeq uint64 `protobuf:"varint,2,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
 	// The process when the snapshot was made.
 	Process       *Process `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`

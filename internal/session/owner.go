@@ -1,0 +1,160 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/process"
+)
+
+// ownerState is who paces a process. A process is in one of four situations:
+//
+//	free     nobody paces it
+//	owned    current is set
+//	watched  current is set, lossless: a watcher paces it and has no claim
+//	grace    lost is set: its owner is away and may come back
+type ownerState struct {
+	current  *Ownership
+	lossless bool
+	lost     *time.Timer
+}
+
+// Ownership is the right to pace a process and to lose nothing of it. Reading
+// and acknowledging are for one goroutine each; ending it (Lost, Detach, Done)
+// happens once.
+type Ownership struct {
+	*eventlog.Owner
+
+	process *Process
+	grace   time.Duration
+}
+
+// Own takes the ownership from whoever has it, whose reads then fail with
+// [eventlog.ErrReplaced], and goes on after afterSeq, which counts as
+// acknowledged. A nil grace is the default; more than the maximum is kind
+// [GraceTooLong].
+func (p *Process) Own(afterSeq uint64, grace *time.Duration) (*Ownership, error) {
+	keep, err := p.session.registry.resolveGrace(p.id, grace)
+	if err != nil {
+		return nil, err
+	}
+	return p.own(afterSeq, keep, false)
+}
+
+// OwnLossless paces the process for a watcher that has no claim to it: kind
+// [ProcessOwned] while somebody owns the process or may come back to it.
+func (p *Process) OwnLossless(afterSeq uint64) (*Ownership, error) {
+	return p.own(afterSeq, 0, true)
+}
+
+func (p *Process) own(afterSeq uint64, grace time.Duration, lossless bool) (*Ownership, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if lossless && p.owner != (ownerState{}) {
+		return nil, &Error{Kind: ProcessOwned, Subject: p.id}
+	}
+	owner, err := p.Log().Own(afterSeq)
+	if err != nil {
+		return nil, err
+	}
+	if p.owner.lost != nil {
+		p.owner.lost.Stop()
+	}
+	o := &Ownership{Owner: owner, process: p, grace: grace}
+	p.owner = ownerState{current: o, lossless: lossless}
+	return o, nil
+}
+
+// resolveGrace applies default and maximum to what an owner asked for.
+func (r *Registry) resolveGrace(id string, grace *time.Duration) (time.Duration, error) {
+	switch {
+	case grace == nil:
+		return r.cfg.DefaultGrace, nil
+	case *grace > r.cfg.MaxGrace:
+		return 0, &Error{Kind: GraceTooLong, Subject: id, Detail: "the server's maximum is " + r.cfg.MaxGrace.String()}
+	default:
+		return *grace, nil
+	}
+}
+
+// CheckGrace reports whether [Process.Own] would accept the grace, so that a
+// start can be refused before anything runs.
+func (r *Registry) CheckGrace(id string, grace *time.Duration) error {
+	_, err := r.resolveGrace(id, grace)
+	return err
+}
+
+// Owned reports whether somebody owns the process at the moment. A lossless
+// watcher is no owner.
+func (p *Process) Owned() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.owner.current != nil && !p.owner.lossless
+}
+
+// Lost says that the owner's connection broke. The process is held for the
+// grace and then terminated, unless somebody owns it again. An owner that was
+// replaced, and a watcher, are simply forgotten.
+func (o *Ownership) Lost() {
+	p := o.process
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.owner.current != o {
+		return
+	}
+	if p.owner.lossless || p.State() == process.StateClosed {
+		p.owner = ownerState{}
+		o.Release(false)
+		return
+	}
+	o.Release(true)
+	var timer *time.Timer
+	timer = time.AfterFunc(o.grace, func() { p.graceOver(&timer) })
+	p.owner = ownerState{lost: timer}
+}
+
+// Detach gives the ownership up and lets the process go on without an owner.
+func (o *Ownership) Detach() {
+	p := o.process
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.owner.current == o {
+		p.owner = ownerState{}
+	}
+	o.Release(false)
+}
+
+// graceOver terminates the process whose owner did not come back. The timer is
+// passed by reference because it is known only after it was set; mu makes sure
+// that it is known here.
+func (p *Process) graceOver(timer **time.Timer) {
+	p.mu.Lock()
+	if p.owner.lost != *timer {
+		p.mu.Unlock()
+		return
+	}
+	p.owner = ownerState{}
+	p.Log().Free()
+	// The process has not closed, or stopGrace would have come first, so its
+	// watcher still counts and the group cannot be at rest.
+	watchers := &p.session.registry.watchers
+	watchers.Add(1)
+	defer watchers.Done()
+	p.mu.Unlock()
+	p.session.registry.cfg.Logger.Info("terminating a process whose owner did not return",
+		slog.String("session_id", p.session.id), slog.String("process_id", p.id))
+	// Errors mean that there is nothing left to terminate.
+	_, _ = p.Terminate(context.Background(), process.Termination{Cause: process.CauseTerminated})
+}
+
+// stopGrace ends a running grace because there is nothing left to terminate.
+func (p *Process) stopGrace() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.owner.lost != nil {
+		p.owner.lost.Stop()
+		p.owner = ownerState{}
+	}
+}

@@ -1,0 +1,153 @@
+// Package session says who owns which process: it names processes, finds them
+// for the principals that may see them, keeps them for an owner that lost its
+// connection, and removes their records. It knows no doors: principals are
+// names, requests are digests.
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/execwire/execwire/internal/process"
+)
+
+// DefaultID is the id of every principal's default session.
+const DefaultID = "default"
+
+// Config bounds what a registry keeps. Zero durations mean zero, not a
+// default: package config has the defaults.
+type Config struct {
+	// DefaultGrace is how long a process that lost its owner is kept.
+	DefaultGrace time.Duration
+	// MaxGrace is the longest grace an owner may ask for.
+	MaxGrace time.Duration
+	// ClosedRetention is how long the record of a closed process is kept.
+	ClosedRetention time.Duration
+	// Logger hears about processes that are terminated for want of an owner.
+	// Nil discards.
+	Logger *slog.Logger
+}
+
+// Registry holds all sessions of a server. All methods may be called
+// concurrently.
+type Registry struct {
+	cfg        Config
+	supervisor *process.Supervisor
+	watchers   sync.WaitGroup // one goroutine per process that is not closed
+
+	mu       sync.Mutex
+	sessions map[string]*Session // guarded by mu; default sessions by principal
+	draining bool                // guarded by mu
+	active   int                 // guarded by mu; processes that are not closed
+	idle     chan struct{}       // guarded by mu; closed when draining and active == 0
+}
+
+// NewRegistry returns a registry whose processes the supervisor runs. The
+// registry does not close the supervisor of its own accord: [Registry.Close]
+// does.
+func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Registry{
+		cfg:        cfg,
+		supervisor: supervisor,
+		sessions:   make(map[string]*Session),
+		idle:       make(chan struct{}),
+	}
+}
+
+// Open returns the principal's session with that id; an empty id is the
+// default session, which comes into being when it is first asked for. It never
+// blocks.
+func (r *Registry) Open(principal, id string) (*Session, error) {
+	if id != "" && id != DefaultID {
+		return nil, &Error{Kind: SessionNotFound, Subject: id, Detail: "leave it empty for the default session"}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.sessions[principal]
+	if s == nil {
+		s = &Session{id: DefaultID, principal: principal, registry: r, processes: make(map[string]*Process)}
+		r.sessions[principal] = s
+	}
+	return s, nil
+}
+
+// Drain makes every later start fail with kind [Draining]. Processes that run
+// go on. It may be called more than once.
+func (r *Registry) Drain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining {
+		return
+	}
+	r.draining = true
+	r.checkIdle()
+}
+
+// WaitIdle blocks until the registry drains and every process has closed, or
+// ctx ends, whose cause it then returns.
+func (r *Registry) WaitIdle(ctx context.Context) error {
+	select {
+	case <-r.idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Active returns the number of processes that have not closed.
+func (r *Registry) Active() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.active
+}
+
+// Close drains, ends every process with cause [process.ServerShutdown], waits
+// until nothing of them is left, and forgets them. If ctx ends first it says
+// so; a later Close can finish.
+func (r *Registry) Close(ctx context.Context) error {
+	r.Drain()
+	if err := r.supervisor.Close(ctx); err != nil {
+		return errors.Join(errors.New("failed to end every process"), err)
+	}
+	r.watchers.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sessions {
+		s.forgetAll()
+	}
+	clear(r.sessions)
+	return nil
+}
+
+// begin counts a process that is about to start.
+func (r *Registry) begin() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining {
+		return &Error{Kind: Draining}
+	}
+	r.active++
+	return nil
+}
+
+// end counts a process that has closed, or did not start.
+func (r *Registry) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.active--
+	r.checkIdle()
+}
+
+// checkIdle closes idle once there is nothing left to wait for. mu is held.
+// Since starts are refused while draining, active cannot rise again.
+func (r *Registry) checkIdle() {
+	if r.draining && r.active == 0 {
+		close(r.idle)
+	}
+}

@@ -1,0 +1,110 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// MaxWriteIDs is how many ids of writes are remembered per process.
+const MaxWriteIDs = 4096
+
+// stdin keeps input in order and free of repetition. Its lock is a channel so
+// that waiting for it ends with the waiter's context.
+type stdin struct {
+	lock chan struct{} // holds one token when nobody writes
+
+	offset atomic.Uint64 // input accepted from owners; written under lock
+
+	// guarded by lock
+	ended   bool   // an owner has ended its input
+	seen    map[string]struct{}
+	seenAge []string // seen in the order of arrival, a ring once it is full
+	oldest  int
+}
+
+func newStdin() *stdin {
+	s := &stdin{lock: make(chan struct{}, 1)}
+	s.lock <- struct{}{}
+	return s
+}
+
+func (s *stdin) acquire(ctx context.Context) error {
+	select {
+	case <-s.lock:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *stdin) release() { s.lock <- struct{}{} }
+
+// remember notes an id and forgets the oldest beyond [MaxWriteIDs].
+func (s *stdin) remember(id string) {
+	if s.seen == nil {
+		s.seen = make(map[string]struct{})
+	}
+	s.seen[id] = struct{}{}
+	if len(s.seenAge) < MaxWriteIDs {
+		s.seenAge = append(s.seenAge, id)
+		return
+	}
+	delete(s.seen, s.seenAge[s.oldest])
+	s.seenAge[s.oldest] = id
+	s.oldest = (s.oldest + 1) % MaxWriteIDs
+}
+
+// WriteStdinOnce queues input, all or nothing, unless a write with the same id
+// was queued before; an empty id is never the same. It blocks while the queue
+// is full, and behind other writers of the same process. The process owns data
+// afterwards.
+func (p *Process) WriteStdinOnce(ctx context.Context, id string, data []byte) error {
+	if err := p.stdin.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.stdin.release()
+	if _, seen := p.stdin.seen[id]; seen {
+		return nil
+	}
+	if err := p.WriteStdin(ctx, data); err != nil {
+		return err
+	}
+	if id != "" {
+		p.stdin.remember(id)
+	}
+	return nil
+}
+
+// WriteStdinAt queues input of an owner that begins at offset, skipping what
+// was accepted before, and closes stdin after it if end is set. It returns how
+// much was accepted in all. Input that leaves a hole is kind
+// [StdinOffsetInvalid]. It blocks like [Process.WriteStdinOnce].
+func (p *Process) WriteStdinAt(ctx context.Context, offset uint64, data []byte, end bool) (accepted uint64, err error) {
+	s := p.stdin
+	if err := s.acquire(ctx); err != nil {
+		return 0, err
+	}
+	defer s.release()
+	before := s.offset.Load()
+	if offset > before {
+		return before, &Error{Kind: StdinOffsetInvalid, Subject: p.id,
+			Detail: fmt.Sprintf("it begins at %d, and %d bytes were accepted", offset, before)}
+	}
+	if skip := before - offset; skip < uint64(len(data)) {
+		if err := p.WriteStdin(ctx, data[skip:]); err != nil {
+			return before, err
+		}
+		s.offset.Store(offset + uint64(len(data)))
+	}
+	if end && !s.ended {
+		if err := p.CloseStdin(ctx); err != nil {
+			return s.offset.Load(), err
+		}
+		s.ended = true
+	}
+	return s.offset.Load(), nil
+}
+
+// StdinOffset returns how much input of owners was accepted. It never blocks.
+func (p *Process) StdinOffset() uint64 { return p.stdin.offset.Load() }

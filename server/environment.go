@@ -1,0 +1,105 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/user"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// environmentService implements execwire.v1.EnvironmentService.
+type environmentService struct {
+	execwirev1.UnsafeEnvironmentServiceServer
+	server *Server
+}
+
+var _ execwirev1.EnvironmentServiceServer = (*environmentService)(nil)
+
+// fallbackShell is the shell of a user that the machine says nothing about.
+const fallbackShell = "/bin/sh"
+
+// GetEnvironment implements the RPC.
+func (s *environmentService) GetEnvironment(context.Context, *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
+	hostName, _ := os.Hostname()
+	workingDirectory, _ := os.Getwd()
+	homeDirectory, _ := os.UserHomeDir()
+	return &execwirev1.GetEnvironmentResponse{
+		ServerVersion:      s.server.cfg.Version,
+		OperatingSystem:    runtime.GOOS,
+		Architecture:       runtime.GOARCH,
+		KernelRelease:      kernelRelease(),
+		HostName:           hostName,
+		Shell:              loginShell("/etc/passwd"),
+		WorkingDirectory:   workingDirectory,
+		HomeDirectory:      homeDirectory,
+		TemporaryDirectory: os.TempDir(),
+		CpuCount:           uint32(runtime.GOMAXPROCS(0)),
+		Limits:             s.server.cfg.Limits.toMessage(),
+		Features: []execwirev1.Feature{
+			execwirev1.Feature_FEATURE_PROCESSES,
+			execwirev1.Feature_FEATURE_RUN_RESUME,
+		},
+	}, nil
+}
+
+func (l Limits) toMessage() *execwirev1.ServerLimits {
+	return &execwirev1.ServerLimits{
+		RetainedOutputBytes:    uint64(l.RetainedOutput),
+		RetainedEvents:         uint64(l.RetainedEvents),
+		WindowBytes:            uint64(l.window()),
+		SnapshotBytes:          uint64(l.Snapshot),
+		StdinWriteBytes:        uint64(l.StdinWrite),
+		StdinQueueBytes:        uint64(l.StdinQueue),
+		MessageBytes:           uint64(l.Message),
+		ReadersPerProcess:      uint64(l.Readers),
+		DefaultGrace:           durationpb.New(l.DefaultGrace),
+		MaxGrace:               durationpb.New(l.MaxGrace),
+		ClosedProcessRetention: durationpb.New(l.ClosedRetention),
+		ShutdownGrace:          durationpb.New(l.ShutdownGrace),
+		MaxWait:                durationpb.New(l.MaxWait),
+	}
+}
+
+// window is the output window with its default resolved.
+func (l Limits) window() int {
+	if l.Window == 0 || l.Window > l.RetainedOutput {
+		return l.RetainedOutput
+	}
+	return l.Window
+}
+
+func kernelRelease() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(name.Release[:])
+}
+
+// loginShell finds the shell of the server's user in a file of the form of
+// /etc/passwd, which the standard library does not report.
+func loginShell(passwd string) string {
+	current, err := user.Current()
+	if err != nil {
+		return fallbackShell
+	}
+	file, err := os.Open(passwd)
+	if err != nil {
+		return fallbackShell
+	}
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		fields := strings.Split(lines.Text(), ":")
+		if len(fields) == 7 && fields[2] == current.Uid && fields[6] != "" {
+			return fields[6]
+		}
+	}
+	return fallbackShell
+}

@@ -1,0 +1,193 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// ErrorDomain is the domain of every ErrorInfo.
+const ErrorDomain = "execwire.v1"
+
+// retryWhileDraining is the hint to clients that met a server on its way out:
+// time for another one to take its place.
+const retryWhileDraining = time.Second
+
+// translation is what an error of the domain becomes on the wire.
+type translation struct {
+	code   codes.Code
+	reason execwirev1.ErrorReason
+}
+
+// processErrors translates the kinds of package process; a test proves it
+// complete.
+var processErrors = map[process.Kind]translation{
+	process.InvalidArgument:     {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	process.ProgramNotFound:     {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND},
+	process.NotExecutable:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE},
+	process.BadWorkingDirectory: {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY},
+	process.PermissionDenied:    {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED},
+	process.ArgumentListTooLong: {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG},
+	process.ResourceLimit:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_SYSTEM_LIMIT},
+	process.StdinNotPiped:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED},
+	process.StdinClosed:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED},
+	process.StdinIsTerminal:     {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL},
+	process.WriteTooLarge:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_WRITE_TOO_LARGE},
+	process.NotATerminal:        {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_TERMINAL},
+	process.AlreadyExited:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED},
+	process.ShuttingDown:        {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING},
+	process.Internal:            {codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL},
+}
+
+// sessionErrors translates the kinds of package session; a test proves it
+// complete.
+var sessionErrors = map[session.Kind]translation{
+	session.SessionNotFound:      {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND},
+	session.ProcessNotFound:      {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND},
+	session.ProcessAlreadyExists: {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS},
+	session.ProcessOwned:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_OWNED},
+	session.StdinOffsetInvalid:   {codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID},
+	session.GraceTooLong:         {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	session.Draining:             {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING},
+}
+
+// failure builds the status of an error whose reason is known. Details are
+// small messages of known types, so adding them cannot fail.
+func failure(code codes.Code, reason execwirev1.ErrorReason, metadata map[string]string, message string, details ...protoadapt.MessageV1) error {
+	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: reasonName(reason), Metadata: metadata}
+	st, err := status.New(code, message).WithDetails(append([]protoadapt.MessageV1{info}, details...)...)
+	if err != nil {
+		return status.Error(codes.Internal, "failed to describe an error: "+message)
+	}
+	return st.Err()
+}
+
+// reasonName is the name of a reason as ErrorInfo carries it.
+func reasonName(reason execwirev1.ErrorReason) string {
+	return strings.TrimPrefix(reason.String(), "ERROR_REASON_")
+}
+
+// invalidField says which field of a request is wrong and how to fix it.
+func invalidField(field, problem string) error {
+	return failure(codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD, map[string]string{"field": field},
+		field+" "+problem,
+		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: problem}}})
+}
+
+// notImplemented says that the contract has a feature that this build has not.
+func notImplemented(feature string) error {
+	return failure(codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED, map[string]string{"feature": feature},
+		feature+" is part of the contract, but this server does not implement it yet")
+}
+
+// toStatus translates any error of a handler into a status that carries an
+// ErrorInfo. Statuses that carry one already pass unchanged.
+func (s *Server) toStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	var (
+		processErr *process.Error
+		sessionErr *session.Error
+	)
+	switch {
+	case errors.As(err, &processErr):
+		return s.fromProcess(processErr)
+	case errors.As(err, &sessionErr):
+		return fromSession(sessionErr)
+	case errors.Is(err, eventlog.ErrReplaced):
+		return failure(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER, nil,
+			"another stream took over the process; this one must not be resumed")
+	case errors.Is(err, eventlog.ErrFutureSeq):
+		return failure(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED, nil,
+			"the process has not reached that seq: use one that an event had")
+	case errors.Is(err, eventlog.ErrTooManyReaders):
+		limit := strconv.Itoa(s.cfg.Limits.Readers)
+		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS, map[string]string{"limit": limit},
+			"too many readers watch the process: at most "+limit+" may",
+			&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: "readers_per_process", Description: "at most " + limit}}})
+	}
+	return s.fromOther(err)
+}
+
+func (s *Server) fromProcess(err *process.Error) error {
+	t, ok := processErrors[err.Kind]
+	if !ok {
+		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
+	}
+	var details []protoadapt.MessageV1
+	metadata := map[string]string{}
+	if err.Subject != "" {
+		metadata["subject"] = err.Subject
+	}
+	switch err.Kind {
+	case process.InvalidArgument:
+		metadata["field"] = err.Field
+		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: err.Field, Description: err.Err.Error()}}})
+	case process.WriteTooLarge:
+		limit := strconv.Itoa(s.cfg.Limits.StdinWrite)
+		metadata["limit_bytes"] = limit
+		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
+			{Subject: "stdin_write_bytes", Description: "at most " + limit + " bytes in one write; split it"}}})
+	case process.ShuttingDown:
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)})
+	}
+	return failure(t.code, t.reason, metadata, err.Error(), details...)
+}
+
+func fromSession(err *session.Error) error {
+	t, ok := sessionErrors[err.Kind]
+	if !ok {
+		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
+	}
+	var details []protoadapt.MessageV1
+	switch err.Kind {
+	case session.SessionNotFound:
+		details = append(details, &errdetails.ResourceInfo{ResourceType: "session", ResourceName: err.Subject, Description: err.Error()})
+	case session.ProcessNotFound, session.ProcessAlreadyExists, session.ProcessOwned:
+		details = append(details, &errdetails.ResourceInfo{ResourceType: "process", ResourceName: err.Subject, Description: err.Error()})
+	case session.GraceTooLong:
+		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: "grace", Description: err.Error()}}})
+	case session.Draining:
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)})
+	}
+	return failure(t.code, t.reason, map[string]string{"subject": err.Subject}, err.Error(), details...)
+}
+
+// fromOther translates what is neither of the domain nor foreseen: statuses of
+// gRPC itself, the end of a context, and the unexpected, whose text stays in
+// the log because it may name things of the machine.
+func (s *Server) fromOther(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return failure(codes.Canceled, execwirev1.ErrorReason_ERROR_REASON_CALL_CANCELLED, nil, "the caller went away")
+	case errors.Is(err, context.DeadlineExceeded):
+		return failure(codes.DeadlineExceeded, execwirev1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED, nil, "the caller's deadline passed")
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		s.cfg.Logger.Error("a call failed in an unforeseen way", "error", err)
+		return failure(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, nil, "the server failed; its log says more")
+	}
+	for _, detail := range st.Details() {
+		if _, ok := detail.(*errdetails.ErrorInfo); ok {
+			return err
+		}
+	}
+	return failure(st.Code(), execwirev1.ErrorReason_ERROR_REASON_BROKEN_CALL, nil, st.Message())
+}

@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// infoOf returns the ErrorInfo of an error, and fails the test if there is
+// none or its reason is not one of the contract.
+func infoOf(t *testing.T, err error) *errdetails.ErrorInfo {
+	t.Helper()
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			if info.GetDomain() != ErrorDomain {
+				t.Errorf("domain = %q", info.GetDomain())
+			}
+			if execwirev1.ErrorReason_value["ERROR_REASON_"+info.GetReason()] == 0 {
+				t.Errorf("reason %q is not in the contract", info.GetReason())
+			}
+			return info
+		}
+	}
+	t.Fatalf("%v carries no ErrorInfo", err)
+	return nil
+}
+
+func TestEveryKindIsTranslated(t *testing.T) {
+	s := New(Config{})
+	for _, kind := range process.Kinds() {
+		if _, ok := processErrors[kind]; !ok {
+			t.Errorf("process kind %v has no translation", kind)
+			continue
+		}
+		err := s.toStatus(fmt.Errorf("wrapped: %w", &process.Error{Kind: kind, Err: errors.New("cause")}))
+		if code := status.Code(err); code != processErrors[kind].code {
+			t.Errorf("%v: code %v", kind, code)
+		}
+		infoOf(t, err)
+	}
+	for _, kind := range session.Kinds() {
+		if _, ok := sessionErrors[kind]; !ok {
+			t.Errorf("session kind %v has no translation", kind)
+			continue
+		}
+		err := s.toStatus(fmt.Errorf("wrapped: %w", &session.Error{Kind: kind, Subject: "x"}))
+		if code := status.Code(err); code != sessionErrors[kind].code {
+			t.Errorf("%v: code %v", kind, code)
+		}
+		infoOf(t, err)
+	}
+}
+
+func TestOtherErrorsAreTranslated(t *testing.T) {
+	s := New(Config{Limits: Limits{Readers: 3}})
+	tests := []struct {
+		err    error
+		code   codes.Code
+		reason string
+	}{
+		{eventlog.ErrReplaced, codes.Aborted, "PROCESS_TAKEN_OVER"},
+		{eventlog.ErrFutureSeq, codes.OutOfRange, "SEQ_NOT_REACHED"},
+		{eventlog.ErrTooManyReaders, codes.ResourceExhausted, "TOO_MANY_READERS"},
+		{context.Canceled, codes.Canceled, "CALL_CANCELLED"},
+		{context.DeadlineExceeded, codes.DeadlineExceeded, "DEADLINE_EXCEEDED"},
+		{status.Error(codes.InvalidArgument, "grpc: broken"), codes.InvalidArgument, "BROKEN_CALL"},
+		{io.ErrUnexpectedEOF, codes.Internal, "INTERNAL"},
+		{notImplemented("x"), codes.Unimplemented, "NOT_IMPLEMENTED"},
+	}
+	for _, tt := range tests {
+		err := s.toStatus(tt.err)
+		if status.Code(err) != tt.code || infoOf(t, err).GetReason() != tt.reason {
+			t.Errorf("%v becomes %v with %v, want %v with %s", tt.err, status.Code(err), infoOf(t, err).GetReason(), tt.code, tt.reason)
+		}
+	}
+	if s.toStatus(nil) != nil {
+		t.Error("success became an error")
+	}
+}
+
+func TestUnforeseenErrorsKeepTheirTextToTheLog(t *testing.T) {
+	err := New(Config{}).toStatus(errors.New("open /etc/secret: no"))
+	if text := status.Convert(err).Message(); text != "the server failed; its log says more" {
+		t.Errorf("the client is told %q", text)
+	}
+}

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strconv"
+
+	authmw "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
+)
+
+// The order of the interceptors matters: the log sees what the client sees, so
+// it is outermost and errors are translated right below it; a panic anywhere
+// becomes an error before it is translated; nobody's request is looked at
+// before it is known who sent it.
+
+// UnaryInterceptors returns what every unary call goes through, outermost
+// first.
+func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
+	return []grpc.UnaryServerInterceptor{
+		logging.UnaryServerInterceptor(s.callLogger(), logging.WithLevels(callLevel), logging.WithLogOnEvents(logging.FinishCall)),
+		s.translateUnary,
+		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
+		authmw.UnaryServerInterceptor(s.authenticate),
+		s.validateUnary,
+	}
+}
+
+// StreamInterceptors returns what every streaming call goes through, outermost
+// first.
+func (s *Server) StreamInterceptors() []grpc.StreamServerInterceptor {
+	return []grpc.StreamServerInterceptor{
+		logging.StreamServerInterceptor(s.callLogger(), logging.WithLevels(callLevel), logging.WithLogOnEvents(logging.FinishCall)),
+		s.translateStream,
+		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
+		authmw.StreamServerInterceptor(s.authenticate),
+		s.validateStream,
+	}
+}
+
+// callLogger writes the lines of the logging interceptor to slog.
+func (s *Server) callLogger() logging.Logger {
+	return logging.LoggerFunc(func(ctx context.Context, level logging.Level, msg string, fields ...any) {
+		s.cfg.Logger.Log(ctx, slog.Level(level), msg, fields...)
+	})
+}
+
+// callLevel says how important the end of a call is. What clients do wrong is
+// theirs to log; what the server does wrong is ours.
+func callLevel(code codes.Code) logging.Level {
+	switch code {
+	case codes.OK, codes.Canceled:
+		return logging.LevelDebug
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return logging.LevelError
+	default:
+		return logging.LevelInfo
+	}
+}
+
+func (s *Server) translateUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	resp, err := handler(ctx, req)
+	return resp, s.toStatus(err)
+}
+
+func (s *Server) translateStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return s.toStatus(handler(srv, stream))
+}
+
+// recovered turns a panic of a handler into an error for its client. The
+// process lives on: one caller's bug is not everybody's.
+func (s *Server) recovered(_ context.Context, panicked any) error {
+	s.cfg.Logger.Error("a handler panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+	return failure(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, nil, "the server failed; its log says more")
+}
+
+// authenticate puts the principal of a call into its context.
+func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
+	principal, err := s.cfg.Authenticate(ctx)
+	if err != nil {
+		return nil, failure(codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, nil, err.Error())
+	}
+	return auth.WithPrincipal(ctx, principal), nil
+}
+
+func (s *Server) validateUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := s.validate(req); err != nil {
+		return nil, err
+	}
+	return handler(ctx, req)
+}
+
+func (s *Server) validateStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return handler(srv, &validatedStream{ServerStream: stream, server: s})
+}
+
+// validatedStream checks every message of a client before the handler sees it.
+type validatedStream struct {
+	grpc.ServerStream
+	server *Server
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (v *validatedStream) RecvMsg(m any) error {
+	if err := v.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return v.server.validate(m)
+}
+
+// validate checks a message's size and its fields. gRPC itself refuses only
+// messages of twice the size, because what it refuses it cannot explain.
+func (s *Server) validate(req any) error {
+	message, ok := req.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if limit := s.cfg.Limits.Message; proto.Size(message) > limit {
+		text := strconv.Itoa(limit)
+		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE, map[string]string{"limit_bytes": text},
+			"the message is larger than "+text+" bytes: split it",
+			&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: "message_bytes", Description: "at most " + text + " bytes"}}})
+	}
+	return validateFields(message)
+}

@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// Sizes of what is sent at once.
+const (
+	// streamBytes is the output in one message of a stream. A message just
+	// above 32 KiB costs gRPC a 1 MiB buffer, one just below costs half.
+	streamBytes = eventlog.MaxChunkBytes
+	// readBytes is the most output in one answer of ReadOutput.
+	readBytes = 1 << 20
+)
+
+// cursor is what observers and owners have in common.
+type cursor interface {
+	Next(ctx context.Context, maxBytes int) (eventlog.Batch, error)
+}
+
+// forward sends what a cursor yields until the log ends, which is no error.
+func forward(ctx context.Context, p *session.Process, c cursor, send func([]*execwirev1.ProcessEvent) error) error {
+	for {
+		batch, err := c.Next(ctx, streamBytes)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := send(toEvents(p, batch)); err != nil {
+			return err
+		}
+	}
+}
+
+// WatchProcess implements the RPC.
+func (s *processService) WatchProcess(req *execwirev1.WatchProcessRequest, stream grpc.ServerStreamingServer[execwirev1.WatchProcessResponse]) error {
+	p, err := s.server.find(stream.Context(), req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return err
+	}
+	if req.GetLossless() {
+		return watchLossless(p, req.GetAfterSeq(), stream)
+	}
+	reader, err := p.Log().NewReader(req.GetAfterSeq())
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	return forward(stream.Context(), p, reader, func(events []*execwirev1.ProcessEvent) error {
+		return stream.Send(&execwirev1.WatchProcessResponse{Events: events})
+	})
+}
+
+// watchLossless paces the process by the flow control of the stream: what the
+// transport took counts as taken.
+func watchLossless(p *session.Process, afterSeq uint64, stream grpc.ServerStreamingServer[execwirev1.WatchProcessResponse]) error {
+	owner, err := p.OwnLossless(afterSeq)
+	if err != nil {
+		return err
+	}
+	defer owner.Detach()
+	return forward(stream.Context(), p, owner, func(events []*execwirev1.ProcessEvent) error {
+		if err := stream.Send(&execwirev1.WatchProcessResponse{Events: events}); err != nil {
+			return err
+		}
+		return owner.Acknowledge(lastSeq(events))
+	})
+}
+
+// lastSeq is the seq of the last event, or 0 if there is only a gap.
+func lastSeq(events []*execwirev1.ProcessEvent) uint64 {
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].GetSeq()
+}
+
+// ReadOutput implements the RPC.
+func (s *processService) ReadOutput(ctx context.Context, req *execwirev1.ReadOutputRequest) (*execwirev1.ReadOutputResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	reader, err := p.Log().NewReader(req.GetAfterSeq())
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	budget := readBytes
+	if req.MaxBytes != nil {
+		budget = min(budget, int(req.GetMaxBytes()))
+	}
+	events, err := collect(ctx, p, reader, budget, s.server.capWait(req.GetWait().AsDuration()))
+	if err != nil {
+		return nil, err
+	}
+	stats := p.Log().Stats()
+	resp := &execwirev1.ReadOutputResponse{
+		Events:       events,
+		NextAfterSeq: max(req.GetAfterSeq(), lastSeq(events)),
+		LastSeq:      stats.LastSeq,
+		Exit:         toExit(p),
+		Closed:       stats.Closed,
+	}
+	return resp, nil
+}
+
+// collect gathers up to budget bytes in whole events, at least one event if
+// there is one before the wait is over.
+func collect(ctx context.Context, p *session.Process, reader *eventlog.Reader, budget int, wait time.Duration) ([]*execwirev1.ProcessEvent, error) {
+	batch, ok, err := reader.TryNext(max(budget, 1))
+	if err == nil && !ok && wait > 0 {
+		batch, ok, err = nextWithin(ctx, reader, budget, wait)
+	}
+	var events []*execwirev1.ProcessEvent
+	for ; err == nil && ok; batch, ok, err = reader.TryNext(max(budget, 1)) {
+		fits := len(batch.Events)
+		for i := range batch.Events {
+			size := len(batch.Events[i].Data)
+			if size > budget && len(events)+i > 0 {
+				fits = i
+				break
+			}
+			budget -= size
+		}
+		cut := fits < len(batch.Events)
+		batch.Events = batch.Events[:fits]
+		events = append(events, toEvents(p, batch)...)
+		if cut {
+			break
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return events, err
+}
+
+// errWaitOver ends a wait for output, which is no error of the call.
+var errWaitOver = errors.New("the wait is over")
+
+func nextWithin(ctx context.Context, reader *eventlog.Reader, budget int, wait time.Duration) (eventlog.Batch, bool, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, wait, errWaitOver)
+	defer cancel()
+	batch, err := reader.Next(waiting, max(budget, 1))
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		return eventlog.Batch{}, false, nil
+	}
+	return batch, err == nil, err
+}
+
+// SnapshotOutput implements the RPC.
+func (s *processService) SnapshotOutput(ctx context.Context, req *execwirev1.SnapshotOutputRequest) (*execwirev1.SnapshotOutputResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	snapshot := p.Log().Snapshot()
+	described := toProcess(p)
+	resp := &execwirev1.SnapshotOutputResponse{LastSeq: described.GetLastSeq(), Process: described}
+	for _, stream := range streamsOf(p) {
+		part := snapshot.Stream(stream)
+		resp.Streams = append(resp.Streams, &execwirev1.StreamSnapshot{
+			Stream:       toStream(stream),
+			Head:         part.Head,
+			Tail:         part.Tail,
+			OmittedBytes: part.Omitted,
+			TotalBytes:   part.Total,
+		})
+	}
+	return resp, nil
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/process"
+)
+
+// processService implements execwire.v1.ProcessService; what its methods
+// promise is written in the proto.
+type processService struct {
+	execwirev1.UnsafeProcessServiceServer
+	server *Server
+}
+
+var _ execwirev1.ProcessServiceServer = (*processService)(nil)
+
+// StartProcess implements the RPC.
+func (s *processService) StartProcess(ctx context.Context, req *execwirev1.StartProcessRequest) (*execwirev1.StartProcessResponse, error) {
+	p, _, err := s.server.start(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &execwirev1.StartProcessResponse{Process: toProcess(p)}, nil
+}
+
+// WriteStdin implements the RPC.
+func (s *processService) WriteStdin(ctx context.Context, req *execwirev1.WriteStdinRequest) (*execwirev1.WriteStdinResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	if err := p.WriteStdinOnce(ctx, req.GetWriteId(), req.GetData()); err != nil {
+		return nil, err
+	}
+	return &execwirev1.WriteStdinResponse{}, nil
+}
+
+// CloseStdin implements the RPC.
+func (s *processService) CloseStdin(ctx context.Context, req *execwirev1.CloseStdinRequest) (*execwirev1.CloseStdinResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	if err := p.CloseStdin(ctx); err != nil {
+		return nil, err
+	}
+	return &execwirev1.CloseStdinResponse{}, nil
+}
+
+// ResizeTerminal implements the RPC.
+func (s *processService) ResizeTerminal(ctx context.Context, req *execwirev1.ResizeTerminalRequest) (*execwirev1.ResizeTerminalResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Resize(toWindowSize(req.GetSize())); err != nil {
+		return nil, err
+	}
+	return &execwirev1.ResizeTerminalResponse{}, nil
+}
+
+// SignalProcess implements the RPC.
+func (s *processService) SignalProcess(ctx context.Context, req *execwirev1.SignalProcessRequest) (*execwirev1.SignalProcessResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Signal(toSignal(req.GetSignal()), toTarget(req.GetTarget())); err != nil {
+		return nil, err
+	}
+	return &execwirev1.SignalProcessResponse{}, nil
+}
+
+// TerminateProcess implements the RPC.
+func (s *processService) TerminateProcess(ctx context.Context, req *execwirev1.TerminateProcessRequest) (*execwirev1.TerminateProcessResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	result, err := p.Terminate(ctx, toTermination(req.GetTermination()))
+	if err != nil {
+		return nil, err
+	}
+	return &execwirev1.TerminateProcessResponse{
+		WasRunning:    result.WasRunning,
+		Exit:          toExit(p),
+		Method:        toMethod(result.Method),
+		VerifiedEmpty: result.Verified,
+	}, nil
+}
+
+// WaitProcess implements the RPC.
+func (s *processService) WaitProcess(ctx context.Context, req *execwirev1.WaitProcessRequest) (*execwirev1.WaitProcessResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	happened, err := waitCondition(p.Process, req)
+	if err != nil {
+		return nil, err
+	}
+	satisfied, err := waitFor(ctx, happened, s.server.capWait(durationOr(req.GetWait(), s.server.cfg.Limits.MaxWait)))
+	if err != nil {
+		return nil, err
+	}
+	return &execwirev1.WaitProcessResponse{Satisfied: satisfied, Process: toProcess(p)}, nil
+}
+
+// waitCondition returns the channel that is closed once the condition holds.
+func waitCondition(p *process.Process, req *execwirev1.WaitProcessRequest) (<-chan struct{}, error) {
+	switch req.GetCondition().(type) {
+	case *execwirev1.WaitProcessRequest_Closed:
+		return p.Closed(), nil
+	case *execwirev1.WaitProcessRequest_Pattern:
+		return nil, notImplemented("WaitProcess.pattern")
+	case *execwirev1.WaitProcessRequest_Port:
+		return nil, notImplemented("WaitProcess.port")
+	case *execwirev1.WaitProcessRequest_Idle:
+		return nil, notImplemented("WaitProcess.idle")
+	default:
+		return p.Exited(), nil
+	}
+}
+
+// waitFor waits until happened is closed (true), the wait is over (false), or
+// ctx ends. What has happened wins over a wait that is over.
+func waitFor(ctx context.Context, happened <-chan struct{}, wait time.Duration) (bool, error) {
+	select {
+	case <-happened:
+		return true, nil
+	default:
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-happened:
+		return true, nil
+	case <-timer.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// capWait cuts a wait to the server's maximum.
+func (s *Server) capWait(wait time.Duration) time.Duration {
+	return min(wait, s.cfg.Limits.MaxWait)
+}
+
+// GetProcess implements the RPC.
+func (s *processService) GetProcess(ctx context.Context, req *execwirev1.GetProcessRequest) (*execwirev1.GetProcessResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	return &execwirev1.GetProcessResponse{Process: toProcess(p)}, nil
+}
+
+// Page sizes of ListProcesses.
+const (
+	defaultPageSize = 100
+	maxPageSize     = 1000
+)
+
+// ListProcesses implements the RPC. The token of a page is the id of the last
+// process on the one before, so pages stay right while processes come and go.
+func (s *processService) ListProcesses(ctx context.Context, req *execwirev1.ListProcessesRequest) (*execwirev1.ListProcessesResponse, error) {
+	sess, err := s.server.open(ctx, req.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	size := min(int(req.GetPageSize()), maxPageSize)
+	if size == 0 {
+		size = defaultPageSize
+	}
+	list, more := sess.Processes(req.GetPageToken(), size)
+	resp := &execwirev1.ListProcessesResponse{}
+	for _, p := range list {
+		resp.Processes = append(resp.Processes, toProcess(p))
+	}
+	if more {
+		resp.NextPageToken = list[len(list)-1].ID()
+	}
+	return resp, nil
+}

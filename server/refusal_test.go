@@ -1,0 +1,239 @@
+package server_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/server"
+)
+
+// start requests with one thing changed.
+func changed(change func(*execwirev1.StartProcessRequest, *execwirev1.DirectCommand)) *execwirev1.StartProcessRequest {
+	req := shell("p", "true")
+	change(req, req.GetCommand().GetDirect())
+	return req
+}
+
+func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
+	type start = execwirev1.StartProcessRequest
+	type direct = execwirev1.DirectCommand
+	tests := []struct {
+		name, field string
+		change      func(*start, *direct)
+	}{
+		{"no command", "command", func(r *start, _ *direct) { r.Command = nil }},
+		{"empty command", "command", func(r *start, _ *direct) { r.Command = &execwirev1.ProcessCommand{} }},
+		{"empty argv", "command.direct.argv", func(_ *start, d *direct) { d.Argv = nil }},
+		{"empty program", "command.direct.argv[0]", func(_ *start, d *direct) { d.Argv[0] = "" }},
+		{"NUL in argv", "command.direct.argv[2]", func(_ *start, d *direct) { d.Argv[2] = "a\x00b" }},
+		{"NUL in arg0", "command.direct.arg0", func(_ *start, d *direct) { d.Arg0 = proto.String("\x00") }},
+		{"NUL in env", `command.direct.env["X"]`, func(_ *start, d *direct) { d.Env["X"] = "\x00" }},
+		{"NUL in the directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "/\x00" }},
+		{"no directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "" }},
+		{"relative directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "tmp" }},
+		{"long id", "process_id", func(r *start, _ *direct) { r.ProcessId = strings.Repeat("x", server.MaxProcessIDBytes+1) }},
+		{"no rows", "io.terminal.size.rows", func(r *start, _ *direct) { withTerminal(r, 0, 80) }},
+		{"too many columns", "io.terminal.size.columns", func(r *start, _ *direct) { withTerminal(r, 24, 65536) }},
+		{"unknown stdin mode", "io.pipes.stdin", func(r *start, _ *direct) { withStdin(r).GetIo().GetPipes().Stdin = 9 }},
+		{"negative timeout", "limits.timeout", func(r *start, _ *direct) { r.Limits = &execwirev1.ProcessLimits{Timeout: seconds(-1)} }},
+		{"zero timeout", "limits.timeout", func(r *start, _ *direct) { r.Limits = &execwirev1.ProcessLimits{Timeout: seconds(0)} }},
+		{"malformed timeout", "limits.timeout", func(r *start, _ *direct) {
+			r.Limits = &execwirev1.ProcessLimits{Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}}
+		}},
+		{"unknown inherit", "command.direct.environment_policy.inherit", func(_ *start, d *direct) {
+			d.EnvironmentPolicy = &execwirev1.EnvironmentPolicy{Inherit: 9}
+		}},
+		{"sandbox without a kind", "command.direct.sandbox.policy", func(_ *start, d *direct) { d.Sandbox = &execwirev1.SandboxPolicy{} }},
+		{"relative prepared executable", "command.prepared.executable", func(r *start, _ *direct) {
+			r.Command = &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Prepared{
+				Prepared: &execwirev1.PreparedCommand{Executable: "sh", Argv: []string{"sh"}, WorkingDirectory: "/"}}}
+		}},
+		{"empty prepared argv", "command.prepared.argv", func(r *start, _ *direct) {
+			r.Command = &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Prepared{
+				Prepared: &execwirev1.PreparedCommand{Executable: "/bin/sh", WorkingDirectory: "/"}}}
+		}},
+	}
+	f := newFixture(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := f.processes.StartProcess(f.ctx, changed(tt.change))
+			expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+			if field := violatedField(err); field != tt.field {
+				t.Errorf("the violated field is %q, want %q (%v)", field, tt.field, err)
+			}
+		})
+	}
+	// Nothing of all that took the id.
+	f.start(shell("p", "true"))
+}
+
+func TestStartFailuresAreTyped(t *testing.T) {
+	directory := t.TempDir()
+	tests := []struct {
+		name   string
+		req    *execwirev1.StartProcessRequest
+		code   codes.Code
+		reason execwirev1.ErrorReason
+	}{
+		{"not found", command("p", "no-such-program"), codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND},
+		{"not executable", command("p", "/etc/passwd"), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE},
+		{"a directory", command("p", directory), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE},
+		{"missing directory", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) {
+			d.WorkingDirectory = directory + "/none"
+		}), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY},
+		{"argument too long", command("p", "/bin/true", strings.Repeat("x", 3<<20)), codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG},
+		{"sandbox", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) {
+			d.Sandbox = &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{Managed: &execwirev1.ManagedSandbox{}}}
+		}), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE},
+	}
+	f := newFixture(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := f.processes.StartProcess(f.ctx, tt.req)
+			expectFailure(t, err, tt.code, tt.reason)
+		})
+	}
+	f.start(shell("p", "true"))
+}
+
+func TestUnknownProcessesAndSessions(t *testing.T) {
+	f := newFixture(t)
+	calls := map[string]func(session, id string) error{
+		"GetProcess": func(session, id string) error {
+			_, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{SessionId: session, ProcessId: id})
+			return err
+		},
+		"WriteStdin": func(session, id string) error {
+			_, err := f.processes.WriteStdin(f.ctx, &execwirev1.WriteStdinRequest{SessionId: session, ProcessId: id})
+			return err
+		},
+		"CloseStdin": func(session, id string) error {
+			_, err := f.processes.CloseStdin(f.ctx, &execwirev1.CloseStdinRequest{SessionId: session, ProcessId: id})
+			return err
+		},
+		"ResizeTerminal": func(session, id string) error {
+			_, err := f.processes.ResizeTerminal(f.ctx, &execwirev1.ResizeTerminalRequest{SessionId: session, ProcessId: id,
+				Size: &execwirev1.TerminalSize{Rows: 1, Columns: 1}})
+			return err
+		},
+		"SignalProcess": func(session, id string) error {
+			_, err := f.processes.SignalProcess(f.ctx, &execwirev1.SignalProcessRequest{SessionId: session, ProcessId: id, Signal: 1})
+			return err
+		},
+		"TerminateProcess": func(session, id string) error {
+			_, err := f.processes.TerminateProcess(f.ctx, &execwirev1.TerminateProcessRequest{SessionId: session, ProcessId: id})
+			return err
+		},
+		"WaitProcess": func(session, id string) error {
+			_, err := f.processes.WaitProcess(f.ctx, &execwirev1.WaitProcessRequest{SessionId: session, ProcessId: id})
+			return err
+		},
+		"ReadOutput": func(session, id string) error {
+			_, err := f.processes.ReadOutput(f.ctx, &execwirev1.ReadOutputRequest{SessionId: session, ProcessId: id})
+			return err
+		},
+		"SnapshotOutput": func(session, id string) error {
+			_, err := f.processes.SnapshotOutput(f.ctx, &execwirev1.SnapshotOutputRequest{SessionId: session, ProcessId: id})
+			return err
+		},
+		"WatchProcess": func(session, id string) error {
+			stream, err := f.processes.WatchProcess(f.ctx, &execwirev1.WatchProcessRequest{SessionId: session, ProcessId: id})
+			if err != nil {
+				return err
+			}
+			_, err = stream.Recv()
+			return err
+		},
+		"RunProcess": func(session, id string) error {
+			stream, err := f.processes.RunProcess(f.ctx)
+			if err != nil {
+				return err
+			}
+			if err := stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resume{
+				Resume: &execwirev1.RunResume{SessionId: session, ProcessId: id}}}); err != nil {
+				return err
+			}
+			_, err = stream.Recv()
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			expectFailure(t, call("", "none"), codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND)
+			expectFailure(t, call("none", "none"), codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
+			expectFailure(t, call("", ""), codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+		})
+	}
+}
+
+func TestWhatIsNotBuiltSaysSo(t *testing.T) {
+	f := newFixture(t)
+	f.start(withStdin(command("p", "cat")))
+	wait := func(req *execwirev1.WaitProcessRequest) error {
+		req.ProcessId = "p"
+		_, err := f.processes.WaitProcess(f.ctx, req)
+		return err
+	}
+	_, listErr := f.leases.ListSessions(f.ctx, &execwirev1.ListSessionsRequest{})
+	_, closeErr := f.leases.CloseSession(f.ctx, &execwirev1.CloseSessionRequest{})
+	attach, err := f.leases.AttachSession(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, attachErr := attach.Recv()
+	for name, err := range map[string]error{
+		"pattern":       wait(&execwirev1.WaitProcessRequest{Condition: &execwirev1.WaitProcessRequest_Pattern{Pattern: &execwirev1.WaitForPattern{}}}),
+		"port":          wait(&execwirev1.WaitProcessRequest{Condition: &execwirev1.WaitProcessRequest_Port{Port: &execwirev1.WaitForPort{}}}),
+		"idle":          wait(&execwirev1.WaitProcessRequest{Condition: &execwirev1.WaitProcessRequest_Idle{Idle: &execwirev1.WaitForIdle{}}}),
+		"ListSessions":  listErr,
+		"CloseSession":  closeErr,
+		"AttachSession": attachErr,
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectFailure(t, err, codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED)
+		})
+	}
+}
+
+func TestOversizedRequestsAreRefusedWithTheLimit(t *testing.T) {
+	f := newFixture(t)
+	f.start(withStdin(command("p", "cat")))
+	_, err := f.processes.WriteStdin(f.ctx, &execwirev1.WriteStdinRequest{ProcessId: "p", Data: bytes.Repeat([]byte("x"), 1<<20+1)})
+	expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_WRITE_TOO_LARGE)
+	_, err = f.processes.WriteStdin(f.ctx, &execwirev1.WriteStdinRequest{ProcessId: "p", Data: bytes.Repeat([]byte("x"), 5<<20)})
+	expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE)
+	_, err = f.processes.WriteStdin(f.ctx, &execwirev1.WriteStdinRequest{ProcessId: "p", WriteId: strings.Repeat("x", server.MaxWriteIDBytes+1)})
+	expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+}
+
+func TestMalformedCallsNameTheField(t *testing.T) {
+	f := newFixture(t)
+	f.start(withTerminal(shell("p", "cat"), 24, 80))
+	_, resize := f.processes.ResizeTerminal(f.ctx, &execwirev1.ResizeTerminalRequest{ProcessId: "p"})
+	_, rows := f.processes.ResizeTerminal(f.ctx, &execwirev1.ResizeTerminalRequest{ProcessId: "p", Size: &execwirev1.TerminalSize{Columns: 1}})
+	_, signal := f.processes.SignalProcess(f.ctx, &execwirev1.SignalProcessRequest{ProcessId: "p"})
+	_, highSignal := f.processes.SignalProcess(f.ctx, &execwirev1.SignalProcessRequest{ProcessId: "p", Signal: 65})
+	_, target := f.processes.SignalProcess(f.ctx, &execwirev1.SignalProcessRequest{ProcessId: "p", Signal: 1, Target: 9})
+	_, wait := f.processes.ReadOutput(f.ctx, &execwirev1.ReadOutputRequest{ProcessId: "p", Wait: seconds(-1)})
+	_, waitProcess := f.processes.WaitProcess(f.ctx, &execwirev1.WaitProcessRequest{ProcessId: "p", Wait: seconds(-1)})
+	_, page := f.processes.ListProcesses(f.ctx, &execwirev1.ListProcessesRequest{PageSize: -1})
+	_, terminate := f.processes.TerminateProcess(f.ctx, &execwirev1.TerminateProcessRequest{ProcessId: "p", Termination: &execwirev1.Termination{
+		Mode: &execwirev1.Termination_Graceful{Graceful: &execwirev1.GracefulTermination{Timeout: seconds(-1)}}}})
+	for field, err := range map[string]error{
+		"size": resize, "size.rows": rows, "signal": signal, "target": target,
+		"wait": wait, "page_size": page, "termination.graceful.timeout": terminate,
+	} {
+		expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+		if got := violatedField(err); got != field {
+			t.Errorf("the violated field is %q, want %q", got, field)
+		}
+	}
+	expectFailure(t, highSignal, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+	expectFailure(t, waitProcess, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+}

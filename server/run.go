@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// runStream is the server's side of a RunProcess stream type.
+type runStream = grpc.BidiStreamingServer[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
+
+// errDetached ends a run whose owner gave the process up. It is no error of the
+// call.
+var errDetached = errors.New("the owner detached")
+
+// errRunOver tells the parts of a run that it has ended.
+var errRunOver = errors.New("the run is over")
+
+// RunProcess implements the RPC. The handler sends events; other goroutines
+// receive, write stdin and send answers, so that none of them waits for
+// another: a client that stops reading can still signal, and a process that
+// stops reading can still be heard.
+func (s *processService) RunProcess(stream runStream) error {
+	first, err := stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return unexpectedMessage("the stream ended before start or resume")
+	}
+	if err != nil {
+		return err
+	}
+	run, err := s.openRun(stream, first)
+	if err != nil {
+		return err
+	}
+	return run.serve()
+}
+
+func unexpectedMessage(text string) error {
+	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, nil, text)
+}
+
+// openRun starts or finds the process and takes the ownership.
+func (s *processService) openRun(stream runStream, first *execwirev1.RunProcessRequest) (*run, error) {
+	switch m := first.GetMessage().(type) {
+	case *execwirev1.RunProcessRequest_Start:
+		grace := optionalDuration(m.Start.GetGrace())
+		if err := s.server.cfg.Sessions.CheckGrace(m.Start.GetProcess().GetProcessId(), grace); err != nil {
+			return nil, err
+		}
+		p, created, err := s.server.start(stream.Context(), m.Start.GetProcess())
+		if err != nil {
+			return nil, err
+		}
+		return s.newRun(stream, p, 0, grace, !created)
+	case *execwirev1.RunProcessRequest_Resume:
+		p, err := s.server.find(stream.Context(), m.Resume.GetSessionId(), m.Resume.GetProcessId())
+		if err != nil {
+			return nil, err
+		}
+		return s.newRun(stream, p, m.Resume.GetAfterSeq(), optionalDuration(m.Resume.GetGrace()), true)
+	default:
+		return nil, unexpectedMessage("the first message must be start or resume")
+	}
+}
+
+func optionalDuration(d *durationpb.Duration) *time.Duration {
+	if d == nil {
+		return nil
+	}
+	value := d.AsDuration()
+	return &value
+}
+
+// run is one RunProcess stream with the process it owns.
+type run struct {
+	server  *Server
+	process *session.Process
+	owner   *session.Ownership
+	stream  runStream
+	outbox  *outbox // what is sent; safe for every goroutine of the run
+	input   *inputQueue
+
+	// ctx ends when the stream does, or the run: its cause says why.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// noAcks is closed when the client has half-closed: from then on what was
+	// sent counts as taken.
+	noAcks chan struct{}
+	// terminations holds a token for each termination under way.
+	terminations chan struct{}
+}
+
+func (s *processService) newRun(stream runStream, p *session.Process, afterSeq uint64, grace *time.Duration, resumed bool) (*run, error) {
+	owner, err := p.Own(afterSeq, grace)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	r := &run{
+		server: s.server, process: p, owner: owner, stream: stream,
+		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.StdinQueue),
+		ctx: ctx, cancel: cancel, noAcks: make(chan struct{}),
+		terminations: make(chan struct{}, maxTerminations),
+	}
+	if err := r.outbox.send(r.started(resumed)); err != nil {
+		cancel(errRunOver)
+		owner.Lost()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *run) started(resumed bool) *execwirev1.RunProcessResponse {
+	offset := r.process.StdinOffset()
+	r.input.begin(offset)
+	return &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Started{Started: &execwirev1.RunStarted{
+		Process:           toProcess(r.process),
+		Resumed:           resumed,
+		StdinOffset:       offset,
+		StdinWindowBytes:  uint64(r.server.cfg.Limits.StdinQueue),
+		OutputWindowBytes: uint64(r.server.cfg.Limits.window()),
+	}}}
+}
+
+// serve runs the stream to its end and settles the ownership by how it ended.
+func (r *run) serve() error {
+	// Recv returns only once this handler has, so the server waits for the
+	// receiver, not the handler.
+	r.server.receivers.Go(r.receive)
+	stop := r.startWorkers()
+	err := forward(r.ctx, r.process, r.owner, r.sendEvents)
+	stop()
+	switch cause := context.Cause(r.ctx); {
+	case err == nil:
+		r.owner.Detach()
+		return nil
+	case errors.Is(cause, errDetached):
+		r.owner.Detach()
+		return nil
+	case r.stream.Context().Err() == nil && cause != nil && !errors.Is(cause, errRunOver):
+		// The client broke the rules; it may come back and follow them.
+		r.owner.Lost()
+		return cause
+	default:
+		r.owner.Lost()
+		return err
+	}
+}
+
+// startWorkers starts the goroutines that the handler owns; the returned
+// function ends them and waits.
+func (r *run) startWorkers() (stop func()) {
+	done := make(chan struct{}, 2)
+	go func() { r.writeInput(); done <- struct{}{} }()
+	go func() { r.outbox.run(r.ctx); done <- struct{}{} }()
+	return func() {
+		r.cancel(errRunOver)
+		<-done
+		<-done
+	}
+}
+
+func (r *run) sendEvents(events []*execwirev1.ProcessEvent) error {
+	err := r.outbox.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
+		Events: &execwirev1.RunEvents{Events: events}}})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-r.noAcks:
+		return r.owner.Acknowledge(lastSeq(events))
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// receive takes the client's messages until the stream ends. It never blocks
+// on anything but the stream.
+func (r *run) receive() {
+	for {
+		m, err := r.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			r.halfClosed()
+			return
+		}
+		if err == nil {
+			err = r.handle(m)
+		}
+		if err != nil {
+			r.cancel(err)
+			return
+		}
+	}
+}
+
+// halfClosed ends stdin, and counts what was and will be sent as taken.
+func (r *run) halfClosed() {
+	close(r.noAcks)
+	r.input.end()
+	_ = r.owner.Acknowledge(r.outbox.lastSent())
+}
+
+// handle acts on one message. An error ends the stream.
+func (r *run) handle(m *execwirev1.RunProcessRequest) error {
+	if err := validateRunInput(m); err != nil {
+		r.reject(err)
+		return nil
+	}
+	switch m := m.GetMessage().(type) {
+	case *execwirev1.RunProcessRequest_Acknowledge:
+		return r.owner.Acknowledge(m.Acknowledge.GetSeq())
+	case *execwirev1.RunProcessRequest_Stdin:
+		return r.input.push(m.Stdin)
+	case *execwirev1.RunProcessRequest_Resize:
+		r.reject(r.process.Resize(toWindowSize(m.Resize)))
+	case *execwirev1.RunProcessRequest_Signal:
+		r.reject(r.process.Signal(toSignal(m.Signal.GetSignal()), toTarget(m.Signal.GetTarget())))
+	case *execwirev1.RunProcessRequest_Terminate:
+		r.terminate(m.Terminate)
+	case *execwirev1.RunProcessRequest_Detach:
+		return errDetached
+	default:
+		return unexpectedMessage("start and resume come once, first")
+	}
+	return nil
+}
+
+// maxTerminations bounds the terminations that one stream has under way: a
+// graceful one, a forced one on top of it, and some impatience.
+const maxTerminations = 4
+
+// terminate ends the process without holding up the receiver: a graceful end
+// takes its time. It goes on when the stream ends, because it was asked for.
+func (r *run) terminate(m *execwirev1.Termination) {
+	select {
+	case r.terminations <- struct{}{}:
+	default:
+		r.reject(unexpectedMessage("the process is being terminated already"))
+		return
+	}
+	r.server.receivers.Go(func() {
+		_, err := r.process.Terminate(context.WithoutCancel(r.ctx), toTermination(m))
+		<-r.terminations
+		r.reject(err)
+	})
+}
+
+// reject tells the client what was not done; nil tells nothing.
+func (r *run) reject(err error) {
+	if err == nil {
+		return
+	}
+	st := status.Convert(r.server.toStatus(err))
+	rejected := &execwirev1.RunRejected{Message: st.Message()}
+	for _, detail := range st.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			rejected.Reason = execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+info.GetReason()])
+		}
+	}
+	r.outbox.post(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{Rejected: rejected}})
+}
+
+// writeInput writes what the client sends to the process, and says how far it
+// came. A process that does not read holds up only this.
+func (r *run) writeInput() {
+	for {
+		in, err := r.input.pop(r.ctx)
+		if err != nil {
+			return
+		}
+		accepted, err := r.process.WriteStdinAt(r.ctx, in.offset, in.data, in.end)
+		if r.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			r.input.refuse()
+			r.reject(err)
+			return
+		}
+		r.input.accepted(accepted)
+		r.outbox.postAccepted(accepted)
+	}
+}

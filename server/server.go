@@ -1,0 +1,80 @@
+// Package server is the gRPC face of the domain: it validates requests, finds
+// what they are about, translates, and maps errors. It holds no process state.
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// Limits are the bounds that the server itself enforces and those that it
+// reports to clients. Package config has the defaults; zero means zero.
+type Limits struct {
+	// RetainedOutput, RetainedEvents, Window, Snapshot and Readers bound the
+	// event log of each process; see eventlog.Limits.
+	RetainedOutput, RetainedEvents, Window, Snapshot, Readers int
+	// StdinWrite and StdinQueue are in bytes; see process.Config.
+	StdinWrite, StdinQueue int
+	// Message is the largest message taken, in bytes.
+	Message int
+	// DefaultGrace, MaxGrace and ClosedRetention are reported only; the session
+	// registry enforces them.
+	DefaultGrace, MaxGrace, ClosedRetention time.Duration
+	// ShutdownGrace is reported only.
+	ShutdownGrace time.Duration
+	// MaxWait cuts the waits of ReadOutput and WaitProcess.
+	MaxWait time.Duration
+}
+
+// Config is what a server is made of.
+type Config struct {
+	// Sessions is the domain. Required; the server does not close it.
+	Sessions *session.Registry
+	// Limits bounds what clients may do.
+	Limits Limits
+	// Authenticate returns the principal of a call from its context. Required.
+	// It is called concurrently.
+	Authenticate func(ctx context.Context) (auth.Principal, error)
+	// Logger gets one line per failed call, and per successful one at debug
+	// level. Nil discards.
+	Logger *slog.Logger
+	// Version is reported to clients.
+	Version string
+	// Environ is the environment that environment policies take from, in the
+	// form of os.Environ.
+	Environ []string
+}
+
+// Server implements the services of execwire.v1. Every method may be called
+// concurrently.
+type Server struct {
+	cfg       Config
+	receivers sync.WaitGroup // goroutines that outlive their handler by a moment
+}
+
+// New returns a server that is ready to be registered.
+func New(cfg Config) *Server {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{cfg: cfg}
+}
+
+// Register adds the services to a gRPC server or an in-process channel.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	execwirev1.RegisterProcessServiceServer(r, &processService{server: s})
+	execwirev1.RegisterSessionServiceServer(r, &sessionService{})
+	execwirev1.RegisterEnvironmentServiceServer(r, &environmentService{server: s})
+}
+
+// Close waits for what handlers left behind. Call it after the gRPC server and
+// every in-process channel have stopped.
+func (s *Server) Close() { s.receivers.Wait() }

@@ -1,0 +1,187 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// open finds the caller's session.
+func (s *Server) open(ctx context.Context, sessionID string) (*session.Session, error) {
+	principal, err := auth.FromContext(ctx)
+	if err != nil {
+		return nil, failure(codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, nil, err.Error())
+	}
+	return s.cfg.Sessions.Open(principal.Name, sessionID)
+}
+
+// find finds a process of the caller.
+func (s *Server) find(ctx context.Context, sessionID, processID string) (*session.Process, error) {
+	sess, err := s.open(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	return sess.Process(processID)
+}
+
+// start starts the process, or finds the one that the same request started.
+func (s *Server) start(ctx context.Context, req *execwirev1.StartProcessRequest) (p *session.Process, created bool, err error) {
+	sess, err := s.open(ctx, req.GetSessionId())
+	if err != nil {
+		return nil, false, err
+	}
+	spec, err := s.toSpec(req)
+	if err != nil {
+		return nil, false, err
+	}
+	digest, err := digestOf(req)
+	if err != nil {
+		return nil, false, err
+	}
+	id := req.GetProcessId()
+	if id == "" {
+		id = uuid.NewString()
+	}
+	p, created, err = sess.Start(ctx, id, digest, spec)
+	return p, created, nameField(req.GetCommand(), err)
+}
+
+// nameField gives a malformed part of a command the name that it has in the
+// request.
+func nameField(command *execwirev1.ProcessCommand, err error) error {
+	var malformed *process.Error
+	if !errors.As(err, &malformed) || malformed.Kind != process.InvalidArgument {
+		return err
+	}
+	named := *malformed
+	if named.Field == "cwd" {
+		named.Field = "working_directory"
+	}
+	if command.GetDirect() != nil {
+		named.Field = "command.direct." + named.Field
+	} else {
+		named.Field = "command.prepared." + named.Field
+	}
+	return &named
+}
+
+// digestOf identifies the content of a request. Deterministic encoding is only
+// promised within one build, and that is where digests are compared.
+func digestOf(req *execwirev1.StartProcessRequest) (session.Digest, error) {
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+	if err != nil {
+		return session.Digest{}, err
+	}
+	return sha256.Sum256(encoded), nil
+}
+
+// toSpec translates a request that passed validation. It is where policies are
+// applied, or refused when nothing here can apply them.
+func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, error) {
+	spec := process.Spec{
+		Timeout: req.GetLimits().GetTimeout().AsDuration(),
+		Output: eventlog.Limits{
+			RetainedBytes:  s.cfg.Limits.RetainedOutput,
+			RetainedEvents: s.cfg.Limits.RetainedEvents,
+			WindowBytes:    s.cfg.Limits.Window,
+			SnapshotBytes:  s.cfg.Limits.Snapshot,
+			MaxReaders:     s.cfg.Limits.Readers,
+		},
+		PipeStdin: req.GetIo().GetPipes().GetStdin() == execwirev1.StdinMode_STDIN_MODE_PIPE,
+	}
+	if terminal := req.GetIo().GetTerminal(); terminal != nil {
+		size := terminal.GetSize()
+		spec.Terminal = &process.WindowSize{Rows: uint16(size.GetRows()), Cols: uint16(size.GetColumns())}
+	}
+	if direct := req.GetCommand().GetDirect(); direct != nil {
+		return s.directSpec(spec, direct)
+	}
+	prepared := req.GetCommand().GetPrepared()
+	spec.Executable = prepared.GetExecutable()
+	spec.Argv = prepared.GetArgv()
+	spec.Cwd = prepared.GetWorkingDirectory()
+	spec.Env = process.EnvironmentPolicy{Inherit: process.InheritNone, IgnoreDefaultExcludes: true}.Build(nil, prepared.GetEnv())
+	return spec, nil
+}
+
+func (s *Server) directSpec(spec process.Spec, direct *execwirev1.DirectCommand) (process.Spec, error) {
+	if err := checkSandbox(direct.GetSandbox()); err != nil {
+		return spec, err
+	}
+	spec.Argv = direct.GetArgv()
+	spec.Arg0 = direct.Arg0
+	spec.Cwd = direct.GetWorkingDirectory()
+	spec.Env = toPolicy(direct.GetEnvironmentPolicy()).Build(s.cfg.Environ, direct.GetEnv())
+	return spec, nil
+}
+
+// checkSandbox refuses every policy that would have to be enforced: no backend
+// is built into this server yet, and a policy is never weakened in silence.
+func checkSandbox(policy *execwirev1.SandboxPolicy) error {
+	switch policy.GetPolicy().(type) {
+	case *execwirev1.SandboxPolicy_Managed:
+		return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE, nil,
+			"this server has no sandbox backend, so the process was not started: ask for no sandbox, or use a server that has one")
+	case nil:
+		if policy != nil {
+			return invalidField("command.direct.sandbox.policy", "is missing: say managed, disabled or external")
+		}
+	}
+	return nil
+}
+
+// toPolicy translates an environment policy; an absent one takes nothing.
+func toPolicy(m *execwirev1.EnvironmentPolicy) process.EnvironmentPolicy {
+	if m == nil {
+		return process.EnvironmentPolicy{Inherit: process.InheritNone, IgnoreDefaultExcludes: true}
+	}
+	policy := process.EnvironmentPolicy{
+		Inherit:               process.InheritCore,
+		IgnoreDefaultExcludes: m.GetIgnoreDefaultExcludes(),
+		Exclude:               m.GetExclude(),
+		Set:                   m.GetSet(),
+		IncludeOnly:           m.GetIncludeOnly(),
+	}
+	switch m.GetInherit() {
+	case execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_NONE:
+		policy.Inherit = process.InheritNone
+	case execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL:
+		policy.Inherit = process.InheritAll
+	}
+	return policy
+}
+
+// defaultTerminationTimeout is how long a graceful termination waits when its
+// caller did not say.
+const defaultTerminationTimeout = 5 * time.Second
+
+// toTermination translates how to end a process; absent is graceful.
+func toTermination(m *execwirev1.Termination) process.Termination {
+	t := process.Termination{Cause: process.CauseTerminated}
+	if m.GetForce() != nil {
+		return t
+	}
+	t.Timeout = durationOr(m.GetGraceful().GetTimeout(), defaultTerminationTimeout)
+	t.Graceful = t.Timeout > 0
+	return t
+}
+
+// durationOr returns the duration, or the default when it is absent.
+func durationOr(d *durationpb.Duration, otherwise time.Duration) time.Duration {
+	if d == nil {
+		return otherwise
+	}
+	return d.AsDuration()
+}
