@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 )
 
@@ -137,22 +136,6 @@ func TestNextWaitsForTheNextEvent(t *testing.T) {
 	if s := <-got; s != "o(hi)" {
 		t.Errorf("got %s", s)
 	}
-}
-
-// untilWaiting polls until n goroutines are on the list.
-func untilWaiting(t *testing.T, l *Log, ws *waiters, n int) {
-	t.Helper()
-	ctx := testContext(t)
-	for ctx.Err() == nil {
-		l.mu.Lock()
-		have := len(*ws)
-		l.mu.Unlock()
-		if have == n {
-			return
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-	t.Fatalf("%d goroutines never waited", n)
 }
 
 func TestNextReturnsTheCauseOfItsContext(t *testing.T) {

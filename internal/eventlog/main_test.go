@@ -2,13 +2,22 @@ package eventlog
 
 import (
 	"context"
+	"flag"
+	"io"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/execwire/execwire/internal/leakcheck"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain makes each random life of TestLogAgainstModel long enough for blocks
+// to grow and for streams to evict each other.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.steps", "150"); err != nil {
+		panic(err)
+	}
+	leakcheck.Main(m)
+}
 
 // testContext is a guard against hanging, not an expectation about time.
 func testContext(t *testing.T) context.Context {
@@ -70,5 +79,54 @@ func write(t *testing.T, w *Writer, s string) {
 		n := copy(buf, s)
 		w.Commit(n)
 		s = s[n:]
+	}
+}
+
+// untilWaiting polls until n goroutines are on the list, or more if n is not 0.
+func untilWaiting(t *testing.T, l *Log, ws *waiters, n int) {
+	t.Helper()
+	ctx := testContext(t)
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		have := len(*ws)
+		l.mu.Unlock()
+		if have == n || n > 0 && have > n {
+			return
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	t.Fatalf("%d goroutines never waited", n)
+}
+
+// flood lets a writer say as much as it may, and returns how much that was.
+func flood(w *Writer, most int) int {
+	said := 0
+	for said < most {
+		buf := w.Buffer()
+		if buf == nil {
+			break
+		}
+		n := min(len(buf), most-said)
+		w.Commit(n)
+		said += n
+	}
+	return said
+}
+
+// drain takes batches until none is there and returns their output bytes.
+func drain(t *testing.T, c cursor) (bytes int, lastSeq uint64) {
+	t.Helper()
+	for {
+		b, ok, err := c.TryNext(0)
+		if err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		if !ok {
+			return bytes, lastSeq
+		}
+		for _, e := range b.Events {
+			bytes += len(e.Data)
+			lastSeq = e.Seq
+		}
 	}
 }

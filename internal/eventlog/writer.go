@@ -32,7 +32,10 @@ func (l *Log) Writer(id Stream) *Writer {
 // blocks. It returns nil when the owner's window is used up, that is, when less
 // than 4 KiB of it (or a quarter of a smaller window) are free for this stream.
 // The space is at most two chunks, and as small as 512 bytes until reads fill
-// it: blocks grow from 4 to 64 KiB. It panics after AppendClosed.
+// it: blocks grow from 4 to 64 KiB. Nor is it ever more than a quarter of the
+// window, owned or not: the buffer in which one stream waits for its next byte
+// must not use up what an owner grants the others. It panics after
+// AppendClosed.
 func (w *Writer) Buffer() []byte {
 	l, s := w.log, w.stream
 	l.mu.Lock()
@@ -48,7 +51,7 @@ func (w *Writer) Buffer() []byte {
 	b := s.room(&l.blocks, l.limits.largestBlock())
 	bytes, events := l.room(s)
 	chunk := l.limits.chunkBytes()
-	n := min(b.free(), bytes, min(events, 2)*chunk)
+	n := min(b.free(), bytes, min(events, 2)*chunk, l.limits.WindowBytes/4)
 	l.reserve(s, n, (n+chunk-1)/chunk)
 	return b.buf[b.used : b.used+n : b.used+n]
 }

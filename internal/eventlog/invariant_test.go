@@ -1,0 +1,103 @@
+package eventlog
+
+import "pgregory.net/rapid"
+
+// check holds after every step.
+func (m *machine) check(t *rapid.T) {
+	s := m.log.Stats()
+	if s.LastSeq != m.model.last() {
+		t.Fatalf("last seq %d, want %d", s.LastSeq, m.model.last())
+	}
+	for id, total := range s.Totals {
+		if total != uint64(len(m.model.streams[id])) {
+			t.Fatalf("%v has %d bytes, want %d", Stream(id), total, len(m.model.streams[id]))
+		}
+	}
+	m.checkRetention(t, s)
+	m.checkWindow(t, s)
+	m.checkMemory(t, s)
+}
+
+func (m *machine) checkRetention(t *rapid.T, s Stats) {
+	bytes, events := m.model.between(s.FirstRetainedSeq, m.model.last()+1)
+	if s.RetainedBytes != bytes || s.RetainedEvents != events {
+		t.Fatalf("retains %d bytes in %d events, should be %d in %d", s.RetainedBytes, s.RetainedEvents, bytes, events)
+	}
+	most, mostEvents := m.limits.RetainedBytes, m.limits.RetainedEvents
+	if m.paced() {
+		// What was being read when an owner arrived, and what Append added.
+		most += m.excess
+		mostEvents += 2*streamEnd + m.ignored
+		if allowed := max(m.ownerView.mayMiss, m.acked+1); s.FirstRetainedSeq > allowed {
+			t.Fatalf("event %d is unacknowledged and gone, the first is %d", allowed, s.FirstRetainedSeq)
+		}
+	}
+	if bytes > most || events > mostEvents {
+		t.Fatalf("retains %d bytes and %d events, limits are %d and %d", bytes, events, most, mostEvents)
+	}
+	// And no more is thrown away than must be.
+	if s.FirstRetainedSeq > 1 && bytes < m.limits.RetainedBytes/4 && events < m.limits.RetainedEvents {
+		t.Fatalf("retains only %d bytes and %d events", bytes, events)
+	}
+}
+
+func (m *machine) checkWindow(t *rapid.T, s Stats) {
+	if s.Owned != (m.owner != nil) || s.Held != m.held {
+		t.Fatalf("owned %v and held %v, want %v and %v", s.Owned, s.Held, m.owner != nil, m.held)
+	}
+	if !m.paced() {
+		if s.UnacknowledgedBytes != 0 || s.UnacknowledgedEvents != 0 {
+			t.Fatalf("counts %d bytes as unacknowledged by nobody", s.UnacknowledgedBytes)
+		}
+		return
+	}
+	bytes, events := m.model.between(max(m.acked+1, s.FirstRetainedSeq), m.model.last()+1)
+	if s.Acknowledged != m.acked || s.UnacknowledgedBytes != bytes || s.UnacknowledgedEvents != events {
+		t.Fatalf("acknowledged %d, open %d bytes in %d events; want %d, %d in %d",
+			s.Acknowledged, s.UnacknowledgedBytes, s.UnacknowledgedEvents, m.acked, bytes, events)
+	}
+	if open := bytes + s.ReservedBytes; open > m.limits.WindowBytes+m.excess {
+		t.Fatalf("window of %d exceeded: %d bytes open, %d excused", m.limits.WindowBytes, open, m.excess)
+	}
+}
+
+func (m *machine) checkMemory(t *rapid.T, s Stats) {
+	cursors, pinned := m.cursors()
+	if s.Readers != cursors {
+		t.Fatalf("%d cursors are counted, there are %d", s.Readers, cursors)
+	}
+	held, stranded := recount(m.log, pinned)
+	if got := m.log.blocks; got.held != held || got.stranded != stranded {
+		t.Fatalf("counts %d bytes held and %d stranded, there are %d and %d", got.held, got.stranded, held, stranded)
+	}
+	streams := 0
+	for _, st := range m.log.streams {
+		if st != nil {
+			streams++
+		}
+	}
+	if most := m.limits.MaxHeldBytes(streams, cursors) + m.ignored; s.HeldBytes > most {
+		t.Fatalf("holds %d bytes, the bound is %d", s.HeldBytes, most)
+	}
+}
+
+// cursors counts the open cursors and collects the blocks of their batches.
+func (m *machine) cursors() (n int, pinned map[*block]bool) {
+	pinned = map[*block]bool{}
+	var all []*Reader
+	for _, o := range m.observers {
+		all = append(all, o.reader)
+	}
+	for _, o := range m.replaced {
+		all = append(all, o.reader)
+	}
+	if m.owner != nil {
+		all = append(all, m.owner.reader)
+	}
+	for _, r := range all {
+		for _, b := range r.pinned {
+			pinned[b] = true
+		}
+	}
+	return len(all), pinned
+}

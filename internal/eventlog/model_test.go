@@ -1,0 +1,151 @@
+package eventlog
+
+import (
+	"bytes"
+	"io"
+
+	"pgregory.net/rapid"
+)
+
+// modelLog is what a log should be: every event ever, in a slice.
+type modelLog struct {
+	events  []Event // events[i].Seq == i+1
+	streams [streamEnd][]byte
+}
+
+func (m *modelLog) add(e Event) {
+	e.Seq = uint64(len(m.events) + 1)
+	if e.Kind == Output {
+		e.Offset = uint64(len(m.streams[e.Stream]))
+		m.streams[e.Stream] = append(m.streams[e.Stream], e.Data...)
+	}
+	m.events = append(m.events, e)
+}
+
+func (m *modelLog) last() uint64 { return uint64(len(m.events)) }
+
+// between counts the output with from <= seq < to.
+func (m *modelLog) between(from, to uint64) (bytes, events int) {
+	for seq := max(from, 1); seq < to; seq++ {
+		if e := m.events[seq-1]; e.Kind == Output {
+			bytes += len(e.Data)
+			events++
+		}
+	}
+	return bytes, events
+}
+
+// seqOf returns 0 when there is no such event.
+func (m *modelLog) seqOf(k Kind) uint64 {
+	for _, e := range m.events {
+		if e.Kind == k {
+			return e.Seq
+		}
+	}
+	return 0
+}
+
+// modelCursor checks what a cursor returns. What a cursor misses, it is told.
+type modelCursor struct {
+	log     *modelLog
+	cursor  cursor
+	next    uint64
+	fresh   bool   // nothing was returned yet: only then may a gap be inexact
+	mayMiss uint64 // of an owner: events before this seq may be missing
+	paces   bool
+}
+
+// take calls TryNext and checks everything about its result.
+func (c *modelCursor) take(t *rapid.T, maxBytes int) {
+	b, ok, err := c.cursor.TryNext(maxBytes)
+	atEnd := c.next > c.log.last()
+	if closed := c.log.seqOf(Closed) != 0; err != nil {
+		if err != io.EOF || !closed || !atEnd {
+			t.Fatalf("cursor at %d of %d, closed %v: %v", c.next, c.log.last(), closed, err)
+		}
+		return
+	} else if ok == atEnd || atEnd && closed {
+		t.Fatalf("cursor at %d of %d, closed %v: ok %v without error", c.next, c.log.last(), closed, ok)
+	}
+	if !ok {
+		return
+	}
+	if b.Gap != nil {
+		c.gap(t, b.Gap)
+	}
+	if len(b.Events) == 0 {
+		t.Fatal("a batch without events")
+	}
+	c.events(t, b.Events, maxBytes)
+	c.fresh = false
+}
+
+func (c *modelCursor) gap(t *rapid.T, g *Gap) {
+	if g.FirstAvailableSeq <= c.next || g.FirstAvailableSeq > c.log.last() {
+		t.Fatalf("cursor at %d got a gap up to %d", c.next, g.FirstAvailableSeq)
+	}
+	if c.paces && g.FirstAvailableSeq > c.mayMiss {
+		t.Fatalf("owner at %d misses unacknowledged events: gap up to %d, allowed up to %d",
+			c.next, g.FirstAvailableSeq, c.mayMiss)
+	}
+	if exited := c.log.seqOf(Exited); exited >= c.next && exited < g.FirstAvailableSeq {
+		t.Fatalf("a gap up to %d swallows the exit at %d", g.FirstAvailableSeq, exited)
+	}
+	dropped, _ := c.log.between(c.next, g.FirstAvailableSeq)
+	if !g.Inexact && g.DroppedBytes != uint64(dropped) {
+		t.Fatalf("gap says %d bytes, missing are %d", g.DroppedBytes, dropped)
+	}
+	if g.Inexact && (!c.fresh || g.DroppedBytes < uint64(dropped)) {
+		t.Fatalf("inexact gap of %d bytes, missing are %d, fresh %v", g.DroppedBytes, dropped, c.fresh)
+	}
+	c.next = g.FirstAvailableSeq
+}
+
+func (c *modelCursor) events(t *rapid.T, events []Event, maxBytes int) {
+	size := 0
+	for _, got := range events {
+		want := c.log.events[c.next-1]
+		if got.Seq != want.Seq || got.Kind != want.Kind || got.Stream != want.Stream ||
+			got.Offset != want.Offset || !bytes.Equal(got.Data, want.Data) {
+			t.Fatalf("event %+v, want %+v", got, want)
+		}
+		size += len(got.Data)
+		c.next++
+	}
+	if len(events) > 1 && maxBytes > 0 && size > maxBytes {
+		t.Fatalf("%d events with %d bytes, asked for %d", len(events), size, maxBytes)
+	}
+}
+
+// memory recounts everything that a log holds by walking it.
+func recount(l *Log, pinned map[*block]bool) (held, stranded int) {
+	alive := map[*block]bool{}
+	for seq := l.records.first; seq < l.records.end; seq++ {
+		if b := l.records.at(seq).blk; b != nil {
+			alive[b] = true
+		}
+	}
+	for _, s := range l.streams {
+		if s == nil {
+			continue
+		}
+		if s.cur != nil {
+			alive[s.cur] = true
+		}
+		for _, spans := range [][]span{s.head, s.tail} {
+			for _, p := range spans {
+				alive[p.blk] = true
+			}
+		}
+	}
+	for b := range alive {
+		held += len(b.buf)
+	}
+	for b := range pinned {
+		if !alive[b] {
+			held += len(b.buf)
+			stranded += len(b.buf)
+		}
+	}
+	return held, stranded
+}

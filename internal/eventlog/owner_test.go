@@ -1,0 +1,291 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// tight lets 64 bytes be unacknowledged and keeps 256.
+var tight = Limits{RetainedBytes: 256, WindowBytes: 64, SnapshotBytes: 16}
+
+func TestWindowBlocksTheWriterUntilAcknowledged(t *testing.T) {
+	l := New(tight)
+	w := l.Writer(Stdout)
+	o := must[*Owner](t)(l.Own(0))
+	if n := flood(w, 1000); n != 64 {
+		t.Fatalf("said %d bytes, want a window of 64", n)
+	}
+	if n, seq := drain(t, o); n != 64 || seq != l.Stats().LastSeq {
+		t.Errorf("owner got %d bytes up to %d", n, seq)
+	}
+	if w.Buffer() != nil {
+		t.Error("delivered is not acknowledged, but there is a buffer")
+	}
+	for _, wake := range []struct {
+		name string
+		by   func()
+	}{
+		{"Acknowledge", func() { o.Acknowledge(l.Stats().LastSeq) }},
+		{"Release(false)", func() { o.Release(false) }},
+		{"Free", func() { l.Free() }},
+		{"replacement", func() { o = must[*Owner](t)(l.Own(l.Stats().LastSeq)) }},
+	} {
+		t.Run(wake.name, func(t *testing.T) {
+			o.Release(false)
+			o = must[*Owner](t)(l.Own(l.Stats().LastSeq))
+			flood(w, 1000)
+			done := make(chan error)
+			go func() { done <- w.WaitRoom(testContext(t)) }()
+			untilWaiting(t, l, &l.writers, 1)
+			wake.by()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if w.Buffer() == nil {
+				t.Error("no buffer after WaitRoom")
+			}
+			w.Commit(0)
+		})
+	}
+}
+
+func TestNothingUnacknowledgedIsEvicted(t *testing.T) {
+	l := New(tight)
+	w := l.Writer(Stdout)
+	o := must[*Owner](t)(l.Own(0))
+	var got []byte
+	var want byte
+	for range 100 {
+		for buf := w.Buffer(); buf != nil; buf = w.Buffer() {
+			for i := range buf {
+				buf[i] = want
+				want++
+			}
+			w.Commit(len(buf))
+		}
+		b := tryNext(t, o, 1)
+		if b.Gap != nil {
+			t.Fatalf("gap %+v", b.Gap)
+		}
+		got = append(got, b.Events[0].Data...)
+		o.Acknowledge(b.Events[0].Seq)
+	}
+	for i, c := range got {
+		if c != byte(i) {
+			t.Fatalf("byte %d is %d", i, c)
+		}
+	}
+}
+
+func TestWindowOfEvents(t *testing.T) {
+	l := New(small)
+	w := l.Writer(Stdout)
+	o := must[*Owner](t)(l.Own(0))
+	said := 0
+	for w.Buffer() != nil {
+		w.Commit(1)
+		said++
+	}
+	if said != 8 {
+		t.Errorf("%d events unacknowledged, want 8", said)
+	}
+	o.Acknowledge(1)
+	if w.Buffer() == nil {
+		t.Error("no buffer with one event acknowledged")
+	}
+}
+
+func TestAFloodOfOneStreamLeavesRoomForTheOther(t *testing.T) {
+	l := New(Limits{RetainedBytes: 1024})
+	out, errs := l.Writer(Stdout), l.Writer(Stderr)
+	o := must[*Owner](t)(l.Own(0))
+	least := l.Limits().minRoom() // below that no buffer is given
+	if n := flood(out, 1<<20); n > 768 || n <= 768-least {
+		t.Errorf("stdout said %d bytes, want about three quarters of the window", n)
+	}
+	if n := flood(errs, 1<<20); n != 256 {
+		t.Errorf("stderr said %d bytes, want the last quarter", n)
+	}
+	// However often stdout comes first, what stderr frees is stderr's.
+	_, last := drain(t, o)
+	o.Acknowledge(last)
+	flood(out, 1<<20)
+	if n := flood(errs, 1<<20); n != 256 {
+		t.Errorf("stderr said %d bytes, want the last quarter again", n)
+	}
+	_, last = drain(t, o)
+	o.Acknowledge(last)
+	errs.Close()
+	if n := flood(out, 1<<20); n <= 1024-least {
+		t.Errorf("stdout said %d bytes alone, want about the whole window", n)
+	}
+}
+
+func TestBufferIsNeverSillySmallForTheWindow(t *testing.T) {
+	l := New(Limits{RetainedBytes: 1 << 20, WindowBytes: 64 << 10})
+	w := l.Writer(Stdout)
+	o := must[*Owner](t)(l.Own(0))
+	w.Buffer()
+	w.Commit(100)
+	flood(w, 1<<20)
+	o.Acknowledge(1)
+	if buf := w.Buffer(); buf != nil {
+		t.Errorf("a buffer of %d bytes for 100 acknowledged ones", len(buf))
+	}
+}
+
+func TestReplacedOwner(t *testing.T) {
+	l := New(tight)
+	w := l.Writer(Stdout)
+	old := must[*Owner](t)(l.Own(0))
+	done := make(chan error)
+	go func() {
+		_, err := old.Next(testContext(t), 0)
+		done <- err
+	}()
+	untilWaiting(t, l, &l.readers, 1)
+	must[*Owner](t)(l.Own(0))
+	if err := <-done; err != ErrReplaced {
+		t.Errorf("pending Next: %v, want ErrReplaced", err)
+	}
+	flood(w, 1000)
+	if _, _, err := old.TryNext(0); err != ErrReplaced {
+		t.Errorf("later TryNext: %v, want ErrReplaced though events are there", err)
+	}
+	if err := old.Acknowledge(1); err != ErrReplaced {
+		t.Errorf("Acknowledge: %v, want ErrReplaced", err)
+	}
+	old.Release(false)
+	if s := l.Stats(); !s.Owned || s.Acknowledged != 0 || w.Buffer() != nil {
+		t.Errorf("the replaced owner changed something: %+v", s)
+	}
+}
+
+func TestFreeEndsOwnership(t *testing.T) {
+	l := New(tight)
+	o := must[*Owner](t)(l.Own(0))
+	l.Free()
+	if _, err := o.Next(testContext(t), 0); err != ErrFreed {
+		t.Errorf("Next: %v, want ErrFreed", err)
+	}
+	if err := o.Acknowledge(0); err != ErrFreed {
+		t.Errorf("Acknowledge: %v, want ErrFreed", err)
+	}
+	if n := flood(l.Writer(Stdout), 1000); n != 1000 {
+		t.Errorf("said %d bytes, want no window", n)
+	}
+}
+
+func TestHoldKeepsWhatWasNotAcknowledged(t *testing.T) {
+	l := New(tight)
+	w := l.Writer(Stdout)
+	o := must[*Owner](t)(l.Own(0))
+	write(t, w, "taken ")
+	write(t, w, "lost on the way ")
+	drain(t, o)
+	o.Acknowledge(1)
+	o.Release(true)
+	if s := l.Stats(); s.Owned || !s.Held || s.Acknowledged != 1 {
+		t.Errorf("after Release(true): %+v", s)
+	}
+	room := 64 - len("lost on the way ")
+	if n := flood(w, 1000); n > room || n <= room-l.Limits().minRoom() {
+		t.Errorf("said %d bytes while held, want about %d", n, room)
+	}
+	again := must[*Owner](t)(l.Own(1))
+	if b := tryNext(t, again, 1); b.Gap != nil || text(b) != "o(lost on the way )" {
+		t.Errorf("resumed with %+v %s", b.Gap, text(b))
+	}
+}
+
+func TestResumeBelowWhatWasAcknowledged(t *testing.T) {
+	l := New(tight)
+	w := l.Writer(Stdout)
+	o := must[*Owner](t)(l.Own(0))
+	for range 10 {
+		n := flood(w, 1000)
+		if n == 0 {
+			t.Fatal("blocked")
+		}
+		o.Acknowledge(l.Stats().LastSeq)
+	}
+	o.Release(true)
+	again := must[*Owner](t)(l.Own(0))
+	if s := l.Stats(); s.UnacknowledgedBytes != 256 {
+		t.Errorf("%d bytes unacknowledged, want all that is retained", s.UnacknowledgedBytes)
+	}
+	if w.Buffer() != nil {
+		t.Error("a buffer beyond the window")
+	}
+	b := tryNext(t, again, 0)
+	if b.Gap == nil || b.Gap.DroppedBytes != 10*64-256 {
+		t.Errorf("gap %+v, want what was evicted after it was acknowledged", b.Gap)
+	}
+}
+
+func TestReadUnderWayWhenAnOwnerArrives(t *testing.T) {
+	l := New(Limits{RetainedBytes: 256, SnapshotBytes: 16})
+	w := l.Writer(Stdout)
+	flood(w, 256)
+	buf := w.Buffer() // unowned, so there is always room
+	o := must[*Owner](t)(l.Own(0))
+	w.Commit(len(buf))
+	if b := tryNext(t, o, 0); b.Gap != nil {
+		t.Errorf("gap %+v", b.Gap)
+	}
+	if s := l.Stats(); s.RetainedBytes != 256+len(buf) {
+		t.Errorf("%d bytes retained", s.RetainedBytes)
+	}
+	if w.Buffer() != nil {
+		t.Error("and a second read on top")
+	}
+}
+
+func TestAcknowledgeIsMonotonic(t *testing.T) {
+	l := New(Limits{})
+	for range 3 {
+		l.Append(Stdout, []byte("x"))
+	}
+	o := must[*Owner](t)(l.Own(0))
+	for _, c := range []struct{ seq, want uint64 }{{2, 2}, {1, 2}, {0, 2}, {2, 2}, {3, 3}} {
+		if err := o.Acknowledge(c.seq); err != nil {
+			t.Errorf("Acknowledge(%d): %v", c.seq, err)
+		}
+		if s := l.Stats(); s.Acknowledged != c.want || s.UnacknowledgedEvents != int(3-c.want) {
+			t.Errorf("after %d: acknowledged %d, %d events left", c.seq, s.Acknowledged, s.UnacknowledgedEvents)
+		}
+	}
+}
+
+func TestWaitRoomReturnsTheCauseOfItsContext(t *testing.T) {
+	l := New(tight)
+	w := l.Writer(Stdout)
+	must[*Owner](t)(l.Own(0))
+	flood(w, 1000)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	killed := errors.New("killed")
+	done := make(chan error)
+	go func() { done <- w.WaitRoom(ctx) }()
+	untilWaiting(t, l, &l.writers, 1)
+	cancel(killed)
+	if err := <-done; err != killed {
+		t.Errorf("WaitRoom = %v, want the cause", err)
+	}
+	l.Free()
+	if err := w.WaitRoom(ctx); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+}
+
+func TestObserverNeverDelaysTheWriter(t *testing.T) {
+	l := New(tight)
+	stuck := must[*Reader](t)(l.NewReader(0))
+	defer stuck.Close()
+	w := l.Writer(Stdout)
+	write(t, w, "x")
+	tryNext(t, stuck, 0)
+	if n := flood(w, 100_000); n != 100_000 {
+		t.Errorf("said %d bytes beside an observer that does not read", n)
+	}
+}

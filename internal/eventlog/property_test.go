@@ -1,0 +1,374 @@
+package eventlog
+
+import (
+	"bytes"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// machine drives a log and its model through the same random life.
+type machine struct {
+	log     *Log
+	limits  Limits
+	model   modelLog
+	writers [streamEnd]*Writer
+	buffers [streamEnd][]byte
+	counter byte
+
+	owner     *Owner
+	ownerView *modelCursor
+	acked     uint64
+	held      bool
+	replaced  []*Owner
+	observers []*observer
+
+	excess  int // bytes above the window that are no fault of the writers
+	ignored int // bytes and blocks of Append while paced
+}
+
+type observer struct {
+	reader *Reader
+	view   *modelCursor
+}
+
+func TestLogAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"":         m.check,
+			"buffer":   m.buffer,
+			"commit":   m.commit,
+			"flood":    m.flood,
+			"append":   m.append,
+			"exit":     m.exit,
+			"own":      m.own,
+			"ownNext":  m.ownNext,
+			"ownAck":   m.ownAck,
+			"release":  m.release,
+			"free":     m.free,
+			"stale":    m.stale,
+			"observe":  m.observe,
+			"read":     m.read,
+			"unwatch":  m.unwatch,
+			"snapshot": m.snapshot,
+		})
+		m.finish(t)
+	})
+}
+
+func newMachine(t *rapid.T) *machine {
+	limits := Limits{
+		RetainedBytes:  rapid.SampledFrom([]int{256, 300, 1000, 4096, 20_000}).Draw(t, "retained"),
+		RetainedEvents: rapid.SampledFrom([]int{8, 9, 100, 1000}).Draw(t, "events"),
+		WindowBytes:    rapid.SampledFrom([]int{0, 16, 63, 200, 5000}).Draw(t, "window"),
+		SnapshotBytes:  rapid.SampledFrom([]int{1, 10, 100, 500}).Draw(t, "snapshot"),
+		MaxReaders:     3,
+	}
+	m := &machine{log: New(limits)}
+	m.limits = m.log.Limits()
+	ids := []Stream{Stdout, Stderr, Terminal}
+	for _, id := range ids[:rapid.IntRange(1, 3).Draw(t, "streams")] {
+		m.writers[id] = m.log.Writer(id)
+	}
+	return m
+}
+
+func (m *machine) paced() bool  { return m.owner != nil || m.held }
+func (m *machine) closed() bool { return m.model.seqOf(Closed) != 0 }
+
+func (m *machine) anyWriter(t *rapid.T) Stream {
+	var ids []Stream
+	for id, w := range m.writers {
+		if w != nil {
+			ids = append(ids, Stream(id))
+		}
+	}
+	if m.closed() || len(ids) == 0 {
+		t.Skip("closed")
+	}
+	return rapid.SampledFrom(ids).Draw(t, "stream")
+}
+
+// say makes the next bytes; every one differs from its neighbours.
+func (m *machine) say(b []byte) {
+	for i := range b {
+		m.counter++
+		b[i] = m.counter
+	}
+}
+
+// said tells the model about output, in chunks as the log makes them.
+func (m *machine) said(id Stream, data []byte) {
+	for len(data) > 0 {
+		n := min(len(data), m.limits.chunkBytes())
+		m.model.add(Event{Kind: Output, Stream: id, Data: bytes.Clone(data[:n])})
+		data = data[n:]
+	}
+}
+
+func (m *machine) buffer(t *rapid.T) {
+	id := m.anyWriter(t)
+	buf := m.writers[id].Buffer()
+	if buf != nil && len(buf) == 0 {
+		t.Fatal("an empty buffer")
+	}
+	if buf == nil && (!m.paced() || m.entitled(id)) {
+		t.Fatalf("%v is kept from speaking, paced %v", id, m.paced())
+	}
+	m.buffers[id] = buf
+}
+
+// entitled reports whether a stream must get a buffer whatever the others do:
+// it has nothing unacknowledged, and the others kept to the rules, which does
+// not hold for what they said before an owner arrived.
+func (m *machine) entitled(id Stream) bool {
+	limits := m.limits
+	for other, s := range m.log.streams {
+		if s == nil {
+			continue
+		}
+		if Stream(other) == id {
+			if s.unackedEvents > 0 {
+				return false
+			}
+			continue
+		}
+		if s.writer == nil && s.unackedEvents > 0 ||
+			s.unackedBytes+s.reservedBytes > m.log.share(limits.WindowBytes) ||
+			s.unackedEvents+s.reservedEvents > m.log.share(limits.RetainedEvents) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *machine) commit(t *rapid.T) {
+	id := m.anyWriter(t)
+	buf := m.buffers[id]
+	n := rapid.IntRange(0, len(buf)).Draw(t, "n")
+	m.say(buf[:n])
+	m.said(id, buf[:n])
+	m.writers[id].Commit(n)
+	m.buffers[id] = nil
+}
+
+// flood writes like a process that never pauses.
+func (m *machine) flood(t *rapid.T) {
+	id := m.anyWriter(t)
+	for range rapid.IntRange(1, 30).Draw(t, "reads") {
+		buf := m.writers[id].Buffer()
+		if buf == nil {
+			break
+		}
+		m.say(buf)
+		m.said(id, buf)
+		m.writers[id].Commit(len(buf))
+	}
+	m.buffers[id] = nil
+}
+
+func (m *machine) append(t *rapid.T) {
+	if m.closed() {
+		t.Skip("closed")
+	}
+	id := Stream(rapid.IntRange(1, 3).Draw(t, "stream"))
+	data := make([]byte, rapid.IntRange(0, m.limits.RetainedBytes/3).Draw(t, "size"))
+	m.say(data)
+	m.said(id, data)
+	m.log.Append(id, data)
+	if m.paced() {
+		m.excess += len(data)
+		m.ignored += len(data) + m.limits.largestBlock() + 16*segmentLen*recordBytes
+	}
+}
+
+func (m *machine) exit(t *rapid.T) {
+	if m.closed() || rapid.IntRange(0, 9).Draw(t, "die") > 0 {
+		t.Skip("lives on")
+	}
+	if m.model.seqOf(Exited) == 0 {
+		m.model.add(Event{Kind: Exited})
+		m.log.AppendExited()
+		return
+	}
+	for id, w := range m.writers {
+		if w != nil {
+			w.Commit(0)
+			m.buffers[id] = nil
+		}
+	}
+	m.model.add(Event{Kind: Closed})
+	m.log.AppendClosed()
+}
+
+// own resumes where somebody could: at the start, at what was acknowledged, at
+// what was taken, at the end, or anywhere.
+func (m *machine) own(t *rapid.T) {
+	last := m.model.last()
+	after := rapid.Uint64Range(0, last).Draw(t, "anywhere")
+	places := []uint64{0, m.acked, last, after}
+	if m.ownerView != nil {
+		places = append(places, m.ownerView.next-1)
+	}
+	after = rapid.SampledFrom(places).Draw(t, "after")
+	if len(m.replaced) >= m.limits.MaxReaders {
+		m.stale(t)
+	}
+	o, err := m.log.Own(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.owner != nil {
+		m.replaced = append(m.replaced, m.owner)
+	}
+	first := m.log.Stats().FirstRetainedSeq
+	m.owner, m.held, m.acked = o, false, after
+	m.ownerView = &modelCursor{
+		log: &m.model, cursor: o, next: after + 1, fresh: true, paces: true, mayMiss: max(first, after+1),
+	}
+	m.excess = max(0, m.unacked()-m.limits.WindowBytes)
+}
+
+func (m *machine) ownNext(t *rapid.T) {
+	if m.owner == nil {
+		t.Skip("not owned")
+	}
+	m.ownerView.take(t, rapid.SampledFrom([]int{0, 1, 50, 1000}).Draw(t, "max"))
+}
+
+func (m *machine) ownAck(t *rapid.T) {
+	if m.owner == nil {
+		t.Skip("not owned")
+	}
+	seq := rapid.Uint64Range(0, m.model.last()).Draw(t, "ahead")
+	seq = rapid.SampledFrom([]uint64{seq, m.ownerView.next - 1, (m.acked + m.ownerView.next) / 2}).Draw(t, "seq")
+	seq = min(seq, m.model.last())
+	if err := m.owner.Acknowledge(seq); err != nil {
+		t.Fatal(err)
+	}
+	m.acked = max(m.acked, seq)
+	m.ownerView.mayMiss = max(m.ownerView.mayMiss, m.acked+1)
+	m.excess = min(m.excess, max(0, m.unacked()-m.limits.WindowBytes))
+}
+
+func (m *machine) release(t *rapid.T) {
+	if m.owner == nil {
+		t.Skip("not owned")
+	}
+	m.held = rapid.Bool().Draw(t, "hold")
+	m.owner.Release(m.held)
+	m.owner = nil
+	m.unpaced()
+}
+
+func (m *machine) free(t *rapid.T) {
+	m.log.Free()
+	if m.owner != nil {
+		if _, _, err := m.owner.TryNext(0); err != ErrFreed {
+			t.Fatalf("freed owner: %v", err)
+		}
+	}
+	m.owner, m.held = nil, false
+	m.unpaced()
+}
+
+func (m *machine) unpaced() {
+	if !m.held {
+		m.excess, m.ignored = 0, 0
+	}
+}
+
+// stale lets a replaced owner find out; nothing else may happen.
+func (m *machine) stale(t *rapid.T) {
+	for _, o := range m.replaced {
+		if err := o.Acknowledge(m.model.last()); err != ErrReplaced {
+			t.Fatalf("replaced owner acknowledges: %v", err)
+		}
+		if rapid.Bool().Draw(t, "release") {
+			o.Release(rapid.Bool().Draw(t, "hold"))
+		} else if _, _, err := o.TryNext(0); err != ErrReplaced {
+			t.Fatalf("replaced owner: %v", err)
+		}
+	}
+	m.replaced = nil
+}
+
+func (m *machine) observe(t *rapid.T) {
+	after := rapid.Uint64Range(0, m.model.last()).Draw(t, "after")
+	if rapid.Bool().Draw(t, "start") {
+		after = 0
+	}
+	r, err := m.log.NewReader(after)
+	if len(m.observers) == m.limits.MaxReaders {
+		if err != ErrTooManyReaders {
+			t.Fatalf("reader number %d: %v", len(m.observers)+1, err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.observers = append(m.observers, &observer{r, &modelCursor{log: &m.model, cursor: r, next: after + 1, fresh: true}})
+}
+
+func (m *machine) read(t *rapid.T) {
+	if len(m.observers) == 0 {
+		t.Skip("no observers")
+	}
+	o := rapid.SampledFrom(m.observers).Draw(t, "observer")
+	o.view.take(t, rapid.SampledFrom([]int{0, 1, 50, 1000}).Draw(t, "max"))
+}
+
+func (m *machine) unwatch(t *rapid.T) {
+	if len(m.observers) == 0 {
+		t.Skip("no observers")
+	}
+	i := rapid.IntRange(0, len(m.observers)-1).Draw(t, "observer")
+	m.observers[i].reader.Close()
+	m.observers = append(m.observers[:i:i], m.observers[i+1:]...)
+}
+
+func (m *machine) snapshot(t *rapid.T) {
+	for _, got := range m.log.Snapshot().Streams {
+		all, size := m.model.streams[got.Stream], m.limits.SnapshotBytes
+		head := all[:min(size, len(all))]
+		tail := all[max(len(head), len(all)-size):]
+		if !bytes.Equal(got.Head, head) || !bytes.Equal(got.Tail, tail) ||
+			got.Total != uint64(len(all)) || got.Omitted != uint64(len(all)-len(head)-len(tail)) {
+			t.Fatalf("snapshot of %v: %+v, want head %x and tail %x", got.Stream, got, head, tail)
+		}
+	}
+}
+
+// unacked is the unacknowledged output, and what writers may be reading.
+func (m *machine) unacked() int {
+	if !m.paced() {
+		return 0
+	}
+	s := m.log.Stats()
+	n, _ := m.model.between(max(m.acked+1, s.FirstRetainedSeq), m.model.last()+1)
+	return n + s.ReservedBytes
+}
+
+// finish checks that an owner who takes everything unblocks every writer.
+func (m *machine) finish(t *rapid.T) {
+	m.own(t)
+	for m.ownerView.next <= m.model.last() {
+		m.ownNext(t)
+	}
+	if err := m.owner.Acknowledge(m.model.last()); err != nil {
+		t.Fatal(err)
+	}
+	m.acked = m.model.last()
+	for _, w := range m.writers {
+		if w != nil && !m.closed() {
+			w.Commit(0)
+			if w.Buffer() == nil {
+				t.Fatal("everything was acknowledged, and a writer is still blocked")
+			}
+			w.Commit(0)
+		}
+	}
+	m.check(t)
+}

@@ -1,0 +1,244 @@
+package eventlog
+
+import (
+	"fmt"
+	"testing"
+)
+
+// small keeps 256 bytes in chunks of at most 64, or 8 events.
+var small = Limits{RetainedBytes: 256, RetainedEvents: 8, SnapshotBytes: 16}
+
+func TestOldestEventsGoFirst(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		size, count int
+		first       uint64
+		bytes       int
+	}{
+		{"by bytes, exactly full", 64, 4, 1, 256},
+		{"by bytes", 64, 5, 2, 256},
+		{"by bytes, whole events", 60, 5, 2, 240},
+		{"by events, exactly full", 1, 8, 1, 8},
+		{"by events", 1, 9, 2, 8},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := New(small)
+			for range c.count {
+				l.Append(Stdout, make([]byte, c.size))
+			}
+			if s := l.Stats(); s.FirstRetainedSeq != c.first || s.RetainedBytes != c.bytes {
+				t.Errorf("first %d and %d bytes, want %d and %d", s.FirstRetainedSeq, s.RetainedBytes, c.first, c.bytes)
+			}
+		})
+	}
+}
+
+func TestObserverGetsAGapWithTheExactLoss(t *testing.T) {
+	l := New(small)
+	r := must[*Reader](t)(l.NewReader(0))
+	defer r.Close()
+	l.Append(Stdout, make([]byte, 10))
+	tryNext(t, r, 0)
+	for i := range 20 {
+		l.Append([]Stream{Stdout, Stderr}[i%2], make([]byte, 10+i))
+	}
+	first := l.Stats().FirstRetainedSeq
+	want := Gap{FirstAvailableSeq: first}
+	for seq := uint64(2); seq < first; seq++ {
+		want.DroppedBytes += 10 + seq - 2
+	}
+	b := tryNext(t, r, 0)
+	if b.Gap == nil || *b.Gap != want {
+		t.Errorf("gap %+v, want %+v", b.Gap, want)
+	}
+	if b.Events[0].Seq != first {
+		t.Errorf("events start at %d, want %d", b.Events[0].Seq, first)
+	}
+}
+
+func TestGapOfALateReader(t *testing.T) {
+	for _, c := range []struct {
+		after   uint64
+		dropped uint64
+		inexact bool
+	}{
+		{0, 640, false}, // the beginning is known
+		{5, 320, false}, // so is what was acknowledged
+		{7, 320, true},  // after it: at most what followed it
+		{3, 640, true},  // before it: at most everything
+		{10, 0, false},  // the last evicted one: no gap
+		{11, 0, false},  // retained
+		{14, 0, false},  // the end
+	} {
+		t.Run(fmt.Sprint("after ", c.after), func(t *testing.T) {
+			l := New(small)
+			l.Append(Stdout, make([]byte, 5*64))
+			o := must[*Owner](t)(l.Own(1))
+			if err := o.Acknowledge(5); err != nil {
+				t.Fatal(err)
+			}
+			o.Release(false)
+			l.Append(Stdout, make([]byte, 9*64))
+			r := must[*Reader](t)(l.NewReader(c.after))
+			defer r.Close()
+			b, _, err := r.TryNext(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.dropped == 0 {
+				if b.Gap != nil {
+					t.Errorf("gap %+v, want none", b.Gap)
+				}
+				return
+			}
+			want := Gap{FirstAvailableSeq: 11, DroppedBytes: c.dropped, Inexact: c.inexact}
+			if b.Gap == nil || *b.Gap != want {
+				t.Errorf("gap %+v, want %+v", b.Gap, want)
+			}
+		})
+	}
+}
+
+func TestTerminalEventsAreNeverEvicted(t *testing.T) {
+	l := New(small)
+	l.Append(Stdout, make([]byte, 3*64))
+	exited := l.AppendExited()
+	l.Append(Stdout, make([]byte, 8*64)) // descendants still speak
+	closed := l.AppendClosed()
+
+	r := must[*Reader](t)(l.NewReader(0))
+	defer r.Close()
+	b := tryNext(t, r, 0)
+	if b.Gap == nil || *b.Gap != (Gap{FirstAvailableSeq: exited, DroppedBytes: 192}) || text(b) != "!" {
+		t.Errorf("first batch %+v %s, want a gap of 192 bytes and the exit", b.Gap, text(b))
+	}
+	if b.Events[0].Seq != exited {
+		t.Errorf("exited has seq %d, want %d", b.Events[0].Seq, exited)
+	}
+	b = tryNext(t, r, 0)
+	if b.Gap == nil || *b.Gap != (Gap{FirstAvailableSeq: 9, DroppedBytes: 256}) {
+		t.Errorf("second batch has %+v, want a gap of 256 bytes", b.Gap)
+	}
+	if _, last := drain(t, r); last != closed {
+		t.Errorf("last event %d, want closed, %d", last, closed)
+	}
+
+	for after, want := range map[uint64]string{exited - 1: "!", exited: "", exited + 1: ""} {
+		r := must[*Reader](t)(l.NewReader(after))
+		b := tryNext(t, r, 0)
+		if want == "!" && (b.Gap != nil || text(b) != want) || want == "" && b.Events[0].Kind != Output {
+			t.Errorf("after %d: gap %+v and %s", after, b.Gap, text(b))
+		}
+		r.Close()
+	}
+}
+
+func TestMemoryReturnsAfterAFloodOfSmallEvents(t *testing.T) {
+	limits := Limits{SnapshotBytes: 1, RetainedBytes: 1 << 20}
+	l := New(limits)
+	for range 100_000 {
+		l.Append(Stdout, []byte("x"))
+	}
+	high := l.Stats()
+	if high.RetainedEvents != 50_000 {
+		t.Errorf("%d events retained", high.RetainedEvents)
+	}
+	for range 40 {
+		l.Append(Stdout, make([]byte, MaxChunkBytes))
+	}
+	l.mu.Lock()
+	records := l.records.bytes()
+	l.mu.Unlock()
+	if most := 3 * segmentLen * recordBytes; records > most {
+		t.Errorf("%d bytes of records are left, want at most %d", records, most)
+	}
+}
+
+func TestWhatReadersPinIsCountedAndCharged(t *testing.T) {
+	l := New(Limits{RetainedBytes: 64 << 10, SnapshotBytes: 1})
+	l.Append(Stdout, make([]byte, 64<<10))
+	idle := l.Stats().HeldBytes
+	r := must[*Reader](t)(l.NewReader(1)) // the first is in the head anyway
+	defer r.Close()
+	batch := tryNext(t, r, 1)
+	flood(l.Writer(Stdout), 64<<10)
+	pinned := l.Stats()
+	if pinned.RetainedBytes >= 64<<10 {
+		t.Errorf("%d bytes retained beside a pinned block", pinned.RetainedBytes)
+	}
+	if most := l.Limits().MaxHeldBytes(1, 1); pinned.HeldBytes > most {
+		t.Errorf("%d bytes held, want at most %d", pinned.HeldBytes, most)
+	}
+	if len(batch.Events) == 0 {
+		t.Error("no events")
+	}
+	r.Close()
+	if held := l.Stats().HeldBytes; held >= pinned.HeldBytes {
+		t.Errorf("%d bytes held after Close, %d before, %d without a reader", held, pinned.HeldBytes, idle)
+	}
+}
+
+func TestBlocksGrowOnlyWithReadsThatFillThem(t *testing.T) {
+	l := New(Limits{})
+	w := l.Writer(Stdout)
+	for range 100 {
+		write(t, w, "a line that a person could read\n")
+	}
+	if n := len(w.Buffer()); n > firstBlockBytes {
+		t.Errorf("buffer of %d bytes for a slow stream", n)
+	}
+	flood(w, 1<<20)
+	most := 0
+	for range 3 {
+		n := len(w.Buffer())
+		w.Commit(n)
+		most = max(most, n)
+	}
+	if most != 2*MaxChunkBytes {
+		t.Errorf("largest buffer %d for a fast stream, want %d", most, 2*MaxChunkBytes)
+	}
+}
+
+// Read sizes that leave as much as possible of each block unused.
+func TestHostileReadSizesStayWithinTheBound(t *testing.T) {
+	for _, size := range []int{1, 513, 4097, 32769, 57 << 10, 61441, 65400} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			l := New(Limits{SnapshotBytes: 1})
+			w := l.Writer(Stdout)
+			flood(w, 1<<20) // lets blocks grow
+			most := l.Limits().MaxHeldBytes(1, 0)
+			for range 100_000 {
+				w.Commit(min(size, len(w.Buffer())))
+				if held := l.Stats().HeldBytes; held > most {
+					t.Fatalf("%d bytes held, the bound is %d", held, most)
+				}
+				if l.Stats().Totals[Stdout] > 4<<20 {
+					break
+				}
+			}
+		})
+	}
+}
+
+func TestBatchPinsFewBlocks(t *testing.T) {
+	l := New(Limits{RetainedBytes: 1 << 20, SnapshotBytes: 1})
+	ids := []Stream{Stdout, Stderr, Terminal}
+	for i := range 3 * 64 { // each stream's blocks hold bytes of many batches
+		flood(l.Writer(ids[i%3]), 1024)
+	}
+	r := must[*Reader](t)(l.NewReader(0))
+	defer r.Close()
+	most := batchBlocks * l.Limits().largestBlock()
+	for {
+		if _, ok, _ := r.TryNext(0); !ok {
+			break
+		}
+		pinned := 0
+		for _, b := range r.pinned {
+			pinned += len(b.buf)
+		}
+		if pinned > most {
+			t.Fatalf("a batch pins %d bytes, want at most %d", pinned, most)
+		}
+	}
+}
