@@ -187,3 +187,13 @@ func wantKind(t testing.TB, err error, want Kind) {
 		t.Errorf("error %v has kind %v, want %v", err, KindOf(err), want)
 	}
 }
+
+// poll waits until condition holds.
+func poll(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("hung waiting for %s", what)
+		}
+	}
+}

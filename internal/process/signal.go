@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"time"
 
@@ -68,7 +67,7 @@ func (p *Process) sendPidfd(sig syscall.Signal, flags int) error {
 	var sent error
 	err := p.pidfd.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), sig, nil, flags) })
 	if err != nil {
-		return signalError(err)
+		return errAlreadyExited() // the descriptor was closed with the process
 	}
 	return signalError(sent)
 }
@@ -77,7 +76,7 @@ func signalError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, unix.ESRCH), errors.Is(err, os.ErrClosed):
+	case errors.Is(err, unix.ESRCH):
 		return errAlreadyExited()
 	case errors.Is(err, unix.EPERM):
 		return &Error{Kind: PermissionDenied, Err: err, verb: "signal process"}

@@ -57,12 +57,17 @@ func (p *Process) signalForeground(sig syscall.Signal) error {
 // reused before all the others were.
 func (p *Process) signalJob(group int, sig syscall.Signal) error {
 	err := p.controlTerminal(func(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCSIG, int(sig)) })
-	if errors.Is(err, unix.EINVAL) {
-		err = unix.Kill(-group, sig)
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return signalError(unix.Kill(-group, sig))
+	case err != nil && !errors.As(err, &errno):
+		return errAlreadyExited()
 	}
 	return signalError(err)
 }
 
+// controlTerminal calls f with the master, and fails without calling it when that was closed.
 func (p *Process) controlTerminal(f func(fd int) error) error {
 	conn, err := p.terminal.SyscallConn()
 	if err != nil {

@@ -1,0 +1,219 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+)
+
+func TestCloseEndsEverything(t *testing.T) {
+	leakcheck.Check(t)
+	s := NewSupervisor(Config{})
+	var processes []*Process
+	for _, spec := range []Spec{
+		program("ignore-term"),
+		onTerminal(program("ignore-term"), 0, 0),
+		piped(program("never-read")),
+		shell("exec yes"),
+		shell("exec yes >&2"),
+	} {
+		p, err := s.Start(testContext(t), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		processes = append(processes, p)
+	}
+	owner, err := processes[3].Log().Own(0) // and takes nothing: yes is blocked
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Close(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range processes {
+		record, ok := p.Exit()
+		if !ok || p.State() != StateClosed || record.Signal != syscall.SIGKILL || record.Cause != CauseServerShutdown {
+			t.Errorf("%q: %v %+v", p.Spec().Argv, p.State(), record)
+		}
+	}
+	owner.Release(false)
+	_, err = s.Start(testContext(t), shell("exit 0"))
+	wantKind(t, err, ShuttingDown)
+}
+
+func TestCloseDoesNotWaitForThoseWhoLeftTheGroup(t *testing.T) {
+	leakcheck.Check(t)
+	s := NewSupervisor(Config{})
+	file := filepath.Join(t.TempDir(), "go")
+	p, err := s.Start(testContext(t), program("hold-pipes", file, "setsid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listen(t, p)
+	heard := l.until("\n").stdout
+	wait(t, "exited", p.Exited())
+	if err := s.Close(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if heard := l.all(); strings.Join(heard.kinds, " ") != "stdout exited closed" {
+		t.Errorf("events %v", heard.kinds)
+	}
+	write(t, file, "", 0o600)
+	pid, _ := strconv.Atoi(strings.Fields(heard)[1])
+	wantDead(t, []int{pid}) // it ends on its own, by SIGPIPE
+}
+
+func TestCloseGivesUpWithItsContext(t *testing.T) {
+	s := NewSupervisor(Config{})
+	p, err := s.Start(testContext(t), program("ignore-term"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient := errors.New("no patience")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(impatient)
+	if err := s.Close(ctx); err != nil && !errors.Is(err, impatient) {
+		t.Error(err)
+	}
+	if err := s.Close(testContext(t)); err != nil {
+		t.Error(err)
+	}
+	exit(t, p)
+}
+
+func TestStartRefusesAContextThatIsOver(t *testing.T) {
+	gone := errors.New("client gone")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(gone)
+	if _, err := newSupervisor(t, Config{}).Start(ctx, shell("exit 0")); !errors.Is(err, gone) {
+		t.Error(err)
+	}
+}
+
+func TestStartsRaceWithClose(t *testing.T) {
+	leakcheck.Check(t)
+	for range 5 {
+		s := NewSupervisor(Config{})
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for {
+					p, err := s.Start(testContext(t), shell("exec sleep 1000"))
+					if err != nil {
+						wantKind(t, err, ShuttingDown)
+						return
+					}
+					exit(t, p)
+				}
+			})
+		}
+		poll(t, "some to run", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.processes) == 8
+		})
+		if err := s.Close(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+	}
+}
+
+func TestManyQuickProcessesLeaveNothing(t *testing.T) {
+	leakcheck.Check(t)
+	s := newSupervisor(t, Config{})
+	var all sync.WaitGroup
+	for worker := range 10 {
+		all.Go(func() {
+			for round := range 50 {
+				spec := shell("echo out; echo err >&2; exit " + strconv.Itoa(round))
+				spec.PipeStdin = round%3 == 0
+				if round%10 == worker {
+					spec.Terminal = &WindowSize{}
+				}
+				p, err := s.Start(testContext(t), spec)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				heard := listen(t, p).all()
+				if record := exit(t, p); record.Code != round || record.Signal != 0 {
+					t.Errorf("%+v", record)
+				}
+				said := strings.ReplaceAll(heard.stdout+heard.stderr+heard.terminal, "\r", "")
+				if n := len(heard.kinds); said != "out\nerr\n" || heard.kinds[n-2] != "exited" || heard.kinds[n-1] != "closed" {
+					t.Errorf("%+v", heard)
+				}
+			}
+		})
+	}
+	all.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.processes) != 0 {
+		t.Errorf("%d processes are still known", len(s.processes))
+	}
+}
+
+func openDescriptors(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func memory() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapInuse + stats.StackInuse
+}
+
+func TestAnIdleProcessCostsLittle(t *testing.T) {
+	const count = 100
+	for name, test := range map[string]struct {
+		spec        Spec
+		descriptors int
+	}{
+		"pipes":    {shell("echo ready; exec sleep 1000"), 3},
+		"stdin":    {piped(shell("echo ready; exec sleep 1000")), 4},
+		"terminal": {onTerminal(shell("echo ready; exec sleep 1000"), 0, 0), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSupervisor(t, Config{})
+			descriptors, before := openDescriptors(t), memory()
+			processes := make([]*Process, count)
+			for i := range processes {
+				p, err := s.Start(testContext(t), test.spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				poll(t, "ready", func() bool { return p.Log().Stats().LastSeq > 0 })
+				processes[i] = p
+			}
+			if got := openDescriptors(t) - descriptors; got != count*test.descriptors {
+				t.Errorf("%d descriptors for %d processes", got, count)
+			}
+			each := (int64(memory()) - int64(before)) / count
+			t.Logf("%d bytes each", each)
+			if each > 40<<10 {
+				t.Errorf("%d bytes each", each)
+			}
+			runtime.KeepAlive(processes)
+		})
+	}
+}

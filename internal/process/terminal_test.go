@@ -1,0 +1,163 @@
+package process
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+func onTerminal(spec Spec, rows, cols uint16) Spec {
+	spec.Terminal = &WindowSize{Rows: rows, Cols: cols}
+	return spec
+}
+
+func TestTerminalIsTheChildsControllingTerminal(t *testing.T) {
+	heard, _ := run(t, onTerminal(program("status"), 0, 0))
+	got := decode[testproc.Status](t, heard.terminal)
+	if !got.Terminal || !got.ControllingTerminal || got.SID != got.PID || got.PGID != got.PID || got.Foreground != got.PID {
+		t.Errorf("%+v", got)
+	}
+	if len(got.Descriptors) != 3 || len(got.NonBlocking) != 0 || !strings.HasPrefix(got.Descriptors[0], "/dev/pts/") ||
+		got.Descriptors[1] != got.Descriptors[0] || got.Descriptors[2] != got.Descriptors[0] {
+		t.Errorf("descriptors %v, non-blocking %v", got.Descriptors, got.NonBlocking)
+	}
+	if got.Rows != 24 || got.Cols != 80 {
+		t.Errorf("size %dx%d", got.Rows, got.Cols)
+	}
+}
+
+func TestTerminalHasItsSizeFromTheStartAndTellsChanges(t *testing.T) {
+	p := start(t, onTerminal(program("winsize"), 30, 0))
+	if size := p.WindowSize(); size != (WindowSize{30, 80}) {
+		t.Errorf("size %v", size)
+	}
+	l := listen(t, p)
+	l.until("30x80\r\n")
+	if err := p.Resize(WindowSize{50, 132}); err != nil {
+		t.Fatal(err)
+	}
+	if size := p.WindowSize(); size != (WindowSize{50, 132}) {
+		t.Errorf("size %v", size)
+	}
+	l.until("50x132\r\n")
+	mustWrite(t, p, "\x04")
+	if record := exit(t, p); record.Code != 0 {
+		t.Errorf("%+v", record)
+	}
+	wantKind(t, p.Resize(WindowSize{1, 1}), AlreadyExited)
+}
+
+func TestOnlyATerminalHasASize(t *testing.T) {
+	p := start(t, shell("exit 0"))
+	wantKind(t, p.Resize(WindowSize{1, 1}), NotATerminal)
+	if p.WindowSize() != (WindowSize{}) {
+		t.Error("a pipe has a size")
+	}
+	exit(t, p)
+}
+
+func TestTerminalEchoesAndTranslates(t *testing.T) {
+	p := start(t, onTerminal(Spec{Argv: []string{"cat"}, Cwd: "/"}, 0, 0))
+	mustWrite(t, p, "hello\n")
+	l := listen(t, p)
+	l.until("hello\r\nhello\r\n")
+	wantKind(t, p.CloseStdin(context.Background()), StdinIsTerminal)
+	mustWrite(t, p, "\x04") // Ctrl-D
+	if record := exit(t, p); record.Code != 0 || record.Signal != 0 {
+		t.Errorf("%+v", record)
+	}
+}
+
+func TestCtrlCInterruptsTheForeground(t *testing.T) {
+	p := start(t, onTerminal(shell("echo ready; exec sleep 1000"), 0, 0))
+	listen(t, p).until("ready")
+	mustWrite(t, p, "\x03")
+	if record := exit(t, p); record.Signal != syscall.SIGINT || record.Cause != CauseExited {
+		t.Errorf("%+v", record)
+	}
+}
+
+func TestTerminalOutputPrecedesTheExit(t *testing.T) {
+	for range 20 {
+		heard, _ := run(t, onTerminal(shell("head -c 50000 /dev/zero; echo end"), 0, 0))
+		if len(heard.terminal) != 50000+len("end\r\n") {
+			t.Fatalf("%d bytes", len(heard.terminal))
+		}
+		if want := "[terminal exited closed]"; strings.Join(heard.kinds, " ") != strings.Trim(want, "[]") {
+			t.Fatalf("events %v", heard.kinds)
+		}
+	}
+}
+
+func TestTerminalMayBeClosedAndOpenedAgain(t *testing.T) {
+	script := "exec 3<>/dev/null; exec <&3 >&3 2>&3; sleep 0.1; echo back again >/dev/tty; exit 9"
+	heard, record := run(t, onTerminal(shell(script), 0, 0))
+	if heard.terminal != "back again\r\n" || record.Code != 9 || record.Signal != 0 {
+		t.Errorf("%+v, %+v", heard, record)
+	}
+}
+
+func TestBackgroundJobsEndWithTheTerminal(t *testing.T) {
+	p := start(t, onTerminal(shell("sleep 1000 & exit 4"), 0, 0))
+	if record := exit(t, p); record.Code != 4 {
+		t.Errorf("%+v", record)
+	}
+}
+
+func TestForegroundJobGetsTheSignal(t *testing.T) {
+	for _, sig := range []struct {
+		name string
+		sig  syscall.Signal
+	}{{"INT", syscall.SIGINT}, {"USR1", syscall.SIGUSR1}} {
+		script := "set -m; trap 'echo shell' " + sig.name + "; sh -c 'trap \"echo job; exit 0\" " + sig.name +
+			"; echo ready; while :; do sleep 0.01; done'; echo done"
+		p := start(t, onTerminal(shell(script), 0, 0))
+		l := listen(t, p)
+		l.until("ready")
+		if err := p.Signal(sig.sig, TargetForeground); err != nil {
+			t.Fatal(err)
+		}
+		heard := l.all().terminal
+		if !strings.HasSuffix(heard, "job\r\ndone\r\n") || strings.Contains(heard, "shell") {
+			t.Errorf("%s: %q", sig.name, heard)
+		}
+		wantKind(t, p.Signal(sig.sig, TargetForeground), AlreadyExited)
+	}
+}
+
+func TestForegroundMayBeTheProcessItself(t *testing.T) {
+	p := start(t, onTerminal(shell("echo ready; exec sleep 1000"), 0, 0))
+	listen(t, p).until("ready")
+	if err := p.Signal(syscall.SIGUSR2, TargetForeground); err != nil {
+		t.Fatal(err)
+	}
+	if record := exit(t, p); record.Signal != syscall.SIGUSR2 {
+		t.Errorf("%+v", record)
+	}
+	piped := start(t, shell("exit 0"))
+	wantKind(t, piped.Signal(syscall.SIGINT, TargetForeground), NotATerminal)
+	exit(t, piped)
+}
+
+func TestAnUnreadTerminalKeepsOnlyItsOwnWritersWaiting(t *testing.T) {
+	p := start(t, onTerminal(shell("stty raw -echo; echo ready; exec sleep 1000"), 0, 0))
+	listen(t, p).until("ready")
+	result := make(chan error, 1)
+	go func() {
+		for {
+			if err := p.WriteStdin(testContext(t), make([]byte, 1<<20)); err != nil {
+				result <- err
+				return
+			}
+		}
+	}()
+	waitForTickets(t, p, 1)
+	if _, err := p.Terminate(testContext(t), Termination{}); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, <-result, StdinClosed)
+	exit(t, p)
+}
