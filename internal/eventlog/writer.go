@@ -79,6 +79,8 @@ func (w *Writer) Commit(n int) {
 	}
 	if n > 0 {
 		s.grow(n, size, l.limits.largestBlock())
+	} else if s.total == 0 {
+		s.dropBlock(&l.blocks) // a stream that was only tried costs nothing
 	}
 	l.settle()
 }
