@@ -24,8 +24,10 @@ help: ## print this list
 
 .PHONY: run
 run: bin/execwire ## build the daemon and serve on the default listener
-	@echo 'In another terminal: bin/execwire --help lists the commands, for example'
-	@echo '    bin/execwire run -- echo hello'
+	@echo 'Once it says where it listens, type in another terminal, for example:'
+	@echo '    bin/execwire run --server grpc://127.0.0.1:7420 -- echo hello'
+	@echo '    bin/execwire run --server grpc://127.0.0.1:7420 -t -i -- bash'
+	@echo 'bin/execwire --help lists the commands; Ctrl-C here stops the server.'
 	bin/execwire serve
 
 # Phony because the Go command knows better than make what is up to date.
