@@ -110,7 +110,6 @@ func (d *Daemon) newGRPCServer() (*grpc.Server, *health.Server) {
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.WriteBufferSize(bufferSize),
 		grpc.ReadBufferSize(bufferSize),
-		grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time:    time.Duration(d.cfg.KeepaliveInterval),
 			Timeout: time.Duration(d.cfg.KeepaliveTimeout),

@@ -681,7 +681,9 @@ type RunStarted struct {
 	// How much input may be sent beyond what was accepted. More ends the stream
 	// with STDIN_OFFSET_INVALID.
 	StdinWindowBytes uint64 `protobuf:"varint,4,opt,name=stdin_window_bytes,json=stdinWindowBytes,proto3" json:"stdin_window_bytes,omitempty"`
-	// How much output may be unacknowledged before the process blocks.
+	// How much output may be unacknowledged before the process blocks. A quarter
+	// of it is kept for each stream to have a turn, so that one stream alone
+	// blocks a little earlier.
 	OutputWindowBytes uint64 `protobuf:"varint,5,opt,name=output_window_bytes,json=outputWindowBytes,proto3" json:"output_window_bytes,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
