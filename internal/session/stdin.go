@@ -17,7 +17,7 @@ type stdin struct {
 	offset atomic.Uint64 // input accepted from owners; written under lock
 
 	// guarded by lock
-	ended   bool   // an owner has ended its input
+	ended   bool // an owner has ended its input
 	seen    map[string]struct{}
 	seenAge []string // seen in the order of arrival, a ring once it is full
 	oldest  int

@@ -1,0 +1,312 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+func TestMain(m *testing.M) {
+	testproc.Main()
+	leakcheck.Main(m)
+}
+
+// hang is how long a test waits for what must happen.
+const hang = 30 * time.Second
+
+type fixture struct {
+	*session.Session
+	registry *session.Registry
+	ctx      context.Context
+}
+
+func newFixture(t *testing.T, cfg session.Config) *fixture {
+	t.Helper()
+	if cfg.MaxGrace == 0 {
+		cfg.MaxGrace = time.Hour
+	}
+	registry := session.NewRegistry(process.NewSupervisor(process.Config{}), cfg)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errors.New("the test hangs"))
+	t.Cleanup(func() {
+		if err := registry.Close(ctx); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+		cancel()
+	})
+	s, err := registry.Open("tester", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{Session: s, registry: registry, ctx: ctx}
+}
+
+func spec(argv ...string) process.Spec { return process.Spec{Argv: argv, Cwd: "/", PipeStdin: true} }
+
+func (f *fixture) start(t *testing.T, id string, argv ...string) *session.Process {
+	t.Helper()
+	p, created, err := f.Start(f.ctx, id, session.Digest{1}, spec(argv...))
+	if err != nil || !created {
+		t.Fatalf("Start = %v, %v", created, err)
+	}
+	return p
+}
+
+func wantKind(t *testing.T, err error, kind session.Kind) {
+	t.Helper()
+	var typed *session.Error
+	if !errors.As(err, &typed) || typed.Kind != kind {
+		t.Fatalf("error is %v, want kind %v", err, kind)
+	}
+}
+
+func TestConcurrentEqualStartsMakeOneProcess(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	var created atomic.Int32
+	var group sync.WaitGroup
+	pids := make([]int, 20)
+	for i := range pids {
+		group.Go(func() {
+			p, made, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if made {
+				created.Add(1)
+			}
+			pids[i] = p.PID()
+		})
+	}
+	group.Wait()
+	if created.Load() != 1 {
+		t.Errorf("%d of the starts made a process", created.Load())
+	}
+	for _, pid := range pids {
+		if pid != pids[0] {
+			t.Fatalf("the starts found processes %v", pids)
+		}
+	}
+}
+
+func TestConcurrentDifferentStartsHaveOneWinner(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	var won atomic.Int32
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			_, _, err := f.Start(f.ctx, "p", session.Digest{byte(i)}, spec("/bin/cat"))
+			if err == nil {
+				won.Add(1)
+				return
+			}
+			var typed *session.Error
+			if !errors.As(err, &typed) || typed.Kind != session.ProcessAlreadyExists {
+				t.Errorf("a loser got %v", err)
+			}
+		})
+	}
+	group.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d starts won", won.Load())
+	}
+}
+
+func TestFailedStartFreesTheID(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	_, _, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/no/such/program"))
+	if process.KindOf(err) != process.ProgramNotFound {
+		t.Fatalf("Start = %v", err)
+	}
+	_, err = f.Process("p")
+	wantKind(t, err, session.ProcessNotFound)
+	f.start(t, "p", "/bin/true")
+}
+
+func TestGraceEndsTheProcessUnlessSomebodyOwnsIt(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	abandoned, kept := f.start(t, "abandoned", "/bin/cat"), f.start(t, "kept", "/bin/cat")
+	grace := 20 * time.Millisecond
+	for _, p := range []*session.Process{abandoned, kept} {
+		o, err := p.Own(0, &grace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Lost()
+	}
+	long := time.Hour
+	if _, err := kept.Own(0, &long); err != nil {
+		t.Fatal(err)
+	}
+	<-abandoned.Exited()
+	if record, _ := abandoned.Exit(); record.Cause != process.CauseTerminated {
+		t.Errorf("exit is %+v", record)
+	}
+	if _, exited := kept.Exit(); exited {
+		t.Error("a process was terminated although its owner came back")
+	}
+	if !kept.Owned() || abandoned.Owned() {
+		t.Errorf("owned: kept %v, abandoned %v", kept.Owned(), abandoned.Owned())
+	}
+}
+
+func TestExpiryAndResumeRaceHasOneOutcome(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	for i := range 200 {
+		p := f.start(t, fmt.Sprint(i), "/bin/cat")
+		grace := 500 * time.Microsecond
+		o, err := p.Own(0, &grace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Lost()
+		if i%2 == 0 {
+			time.Sleep(grace)
+		}
+		again, err := p.Own(0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Whoever came first, the new owner can close stdin or learn the end;
+		// it is never left waiting.
+		_ = p.CloseStdin(f.ctx)
+		for err = nil; err == nil; {
+			_, err = again.Next(f.ctx, 0)
+		}
+		if f.ctx.Err() != nil {
+			t.Fatalf("round %d hangs", i)
+		}
+		again.Detach()
+	}
+}
+
+func TestReplacedOwnerHasNoSay(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", "/bin/cat")
+	first, err := p.Own(0, new(time.Duration))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := p.Own(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Next(f.ctx, 0); !errors.Is(err, eventlog.ErrReplaced) {
+		t.Errorf("the replaced owner reads %v", err)
+	}
+	first.Lost() // with a grace of 0 this would terminate at once
+	first.Detach()
+	if _, exited := p.Exit(); exited || !p.Owned() {
+		t.Error("the replaced owner's end changed something")
+	}
+	_ = second
+}
+
+func TestLosslessWatcherNeverDisplacesAnOwner(t *testing.T) {
+	f := newFixture(t, session.Config{DefaultGrace: time.Hour})
+	p := f.start(t, "p", "/bin/cat")
+	o, err := p.Own(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.OwnLossless(0)
+	wantKind(t, err, session.ProcessOwned)
+	o.Lost()
+	_, err = p.OwnLossless(0) // the owner may come back
+	wantKind(t, err, session.ProcessOwned)
+}
+
+func TestGraceBeyondTheMaximumIsRefused(t *testing.T) {
+	f := newFixture(t, session.Config{MaxGrace: time.Minute})
+	p := f.start(t, "p", "/bin/cat")
+	tooLong := time.Hour
+	_, err := p.Own(0, &tooLong)
+	wantKind(t, err, session.GraceTooLong)
+	if p.Owned() {
+		t.Error("a refused owner owns")
+	}
+}
+
+func TestDrainRefusesStartsAndWaitsForTheRest(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", "/bin/cat")
+	f.registry.Drain()
+	_, _, err := f.Start(f.ctx, "q", session.Digest{2}, spec("/bin/true"))
+	wantKind(t, err, session.Draining)
+	if n := f.registry.Active(); n != 1 {
+		t.Errorf("%d processes are active", n)
+	}
+	if err := p.CloseStdin(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.registry.WaitIdle(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.registry.Drain() // again changes nothing
+}
+
+func TestOwnersInputSkipsWhatWasAccepted(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", "/bin/cat")
+	o, err := p.Own(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []struct {
+		offset uint64
+		data   string
+		end    bool
+		want   uint64
+	}{{0, "hello ", false, 6}, {0, "hello ", false, 6}, {3, "lo wor", false, 9}, {9, "ld", true, 11}, {9, "ld", true, 11}} {
+		accepted, err := p.WriteStdinAt(f.ctx, in.offset, []byte(in.data), in.end)
+		if err != nil || accepted != in.want {
+			t.Fatalf("%+v: accepted %d, %v", in, accepted, err)
+		}
+	}
+	_, err = p.WriteStdinAt(f.ctx, 12, []byte("hole"), false)
+	wantKind(t, err, session.StdinOffsetInvalid)
+	var said []byte
+	for {
+		batch, err := o.Next(f.ctx, 0)
+		if err != nil {
+			break
+		}
+		for _, e := range batch.Events {
+			said = append(said, e.Data...)
+		}
+	}
+	if string(said) != "hello world" {
+		t.Errorf("cat read %q", said)
+	}
+}
+
+func TestWriteIDsAreForgottenOldestFirst(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", testproc.Argv("echo")...)
+	write := func(id string) {
+		if err := p.WriteStdinOnce(f.ctx, id, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range session.MaxWriteIDs + 1 {
+		write(fmt.Sprint(i))
+	}
+	write("1") // remembered: not applied
+	write("0") // forgotten: applied again
+	if err := p.CloseStdin(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Closed()
+	if got, want := p.Log().Stats().Totals[eventlog.Stdout], uint64(session.MaxWriteIDs+2); got != want {
+		t.Errorf("%d bytes were written, want %d", got, want)
+	}
+}
