@@ -15,15 +15,15 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// listen serves scripts on a real socket.
-func listen(t *testing.T, network, address string, scripts ...script) net.Addr {
+// serveFake serves a fake on a real socket.
+func serveFake(t testing.TB, network, address string, fake *fakeServer) net.Addr {
 	t.Helper()
 	listener, err := net.Listen(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	execwirev1.RegisterProcessServiceServer(server, &fakeServer{scripts: scripts})
+	execwirev1.RegisterProcessServiceServer(server, fake)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
 	t.Cleanup(func() {
@@ -37,8 +37,8 @@ func TestDialReachesEachKindOfListener(t *testing.T) {
 	play := sends(nil, started(0), events(stdout(1, 0, "hello"), exited(2, 3), closed(3, 5)))
 	socket := filepath.Join(t.TempDir(), "socket")
 	urls := []string{
-		"grpc://" + listen(t, "tcp", "127.0.0.1:0", play).String(),
-		"unix://" + listen(t, "unix", socket, play).String(),
+		"grpc://" + serveFake(t, "tcp", "127.0.0.1:0", &fakeServer{beyond: play}).String(),
+		"unix://" + serveFake(t, "unix", socket, &fakeServer{beyond: play}).String(),
 	}
 	for _, url := range urls {
 		c, err := Dial(t.Context(), url)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,8 +104,16 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.Lookup("timeout").DefValue = ""
 }
 
+// heapGrowth lets the heap, which is tiny, grow to some 16 MiB before it is
+// collected. At full rate collecting it at 4 MiB takes a third of the processor
+// time of a run.
+const heapGrowth = 400
+
 // run runs one process and returns how it ended as an exitError.
 func run(command *cobra.Command, flags runFlags, arguments []string, std streams) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
 	process, err := buildProcess(flags, arguments, std)
 	if err != nil {
 		return usageError(command, err)

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+)
+
+// beExecwire in the environment makes the test binary be the command.
+const beExecwire = "EXECWIRE_TEST_BE_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beExecwire) != "" {
+		os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+	}
+	leakcheck.Main(m)
+}
+
+// command is execwire with arguments, in a directory and environment of its
+// own.
+func command(t *testing.T, arguments ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, arguments...)
+	c.Dir = t.TempDir()
+	c.Env = []string{beExecwire + "=1", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/of/test", "SECRET_KEY=local",
+		// The race detector lingers for a second at the end of each command.
+		"GORACE=atexit_sleep_ms=0"}
+	return c
+}
+
+// result is what a command did.
+type result struct {
+	code        int
+	out, errOut string
+}
+
+func runCommand(t *testing.T, c *exec.Cmd) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errOut
+	if err := c.Run(); c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return result{code: c.ProcessState.ExitCode(), out: out.String(), errOut: errOut.String()}
+}
+
+// server is a running `execwire serve`.
+type server struct {
+	command *exec.Cmd
+	stdout  *bufio.Reader
+	urls    []string
+}
+
+// startServer serves at each URL and waits until it does.
+func startServer(t *testing.T, listen ...string) *server {
+	t.Helper()
+	arguments := []string{"serve", "--log-level", "error"}
+	for _, url := range listen {
+		arguments = append(arguments, "--listen", url)
+	}
+	s := &server{command: command(t, arguments...)}
+	pipe, err := s.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stdout = bufio.NewReader(pipe)
+	s.command.Stderr = os.Stderr
+	if err := s.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
+	for range listen {
+		line, err := s.stdout.ReadString('\n')
+		if err != nil {
+			t.Fatalf("failed to read the URL of a listener: %v", err)
+		}
+		s.urls = append(s.urls, strings.TrimSuffix(line, "\n"))
+	}
+	return s
+}
+
+// stop ends the server by signals and checks that it ended well. Calling it
+// again does nothing.
+func (s *server) stop(t *testing.T, signals ...os.Signal) {
+	t.Helper()
+	if s.command.ProcessState != nil {
+		return
+	}
+	for _, sig := range signals {
+		_ = s.command.Process.Signal(sig)
+	}
+	rest, _ := io.ReadAll(s.stdout)
+	if err := s.command.Wait(); err != nil || len(rest) > 0 {
+		t.Errorf("the server ended with %v and said %q", err, rest)
+	}
+}
+
+func TestRunExitCodesAndMessages(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	tests := map[string]struct {
+		arguments []string
+		code      int
+		errOut    []string // pieces; none means that nothing is said
+	}{
+		"success":             {[]string{"run", "true"}, 0, nil},
+		"code passed":         {[]string{"run", "--", "sh", "-c", "exit 42"}, 42, nil},
+		"signal":              {[]string{"run", "--", "sh", "-c", "kill -TERM $$"}, 143, nil},
+		"flags of program":    {[]string{"run", "sh", "-c", "exit 3"}, 3, nil},
+		"program not found":   {[]string{"run", "no-such-program"}, 127, []string{"execwire: ", "no-such-program"}},
+		"not executable":      {[]string{"run", "/etc/passwd"}, 126, []string{"/etc/passwd"}},
+		"bad directory":       {[]string{"run", "--cwd", missing, "true"}, 125, []string{missing, "--cwd"}},
+		"timeout":             {[]string{"run", "--timeout", "50ms", "--", "sleep", "60"}, 124, []string{"timeout"}},
+		"no server":           {[]string{"run", "--server", "unix://" + missing, "true"}, 125, []string{"cannot reach unix://" + missing, "no such file", "execwire serve --listen unix://" + missing}},
+		"bad server URL":      {[]string{"run", "--server", "http://x", "true"}, 125, []string{"grpc://HOST:PORT"}},
+		"no program":          {[]string{"run"}, 2, []string{"name a program", "execwire run --help"}},
+		"unknown flag":        {[]string{"run", "--bogus", "true"}, 2, []string{"--bogus", "execwire run --help"}},
+		"bad inherit":         {[]string{"run", "--env-inherit", "some", "true"}, 2, []string{"none, core or all"}},
+		"bad env":             {[]string{"run", "--env", "=x", "true"}, 2, []string{"NAME=VALUE"}},
+		"zero timeout":        {[]string{"run", "--timeout", "0s", "true"}, 2, []string{"more than 0"}},
+		"unknown command":     {[]string{"bogus"}, 2, []string{`"bogus"`, "execwire --help"}},
+		"argument of serve":   {[]string{"serve", "x"}, 2, []string{`"x"`, "execwire serve --help"}},
+		"bad log format":      {[]string{"serve", "--log-format", "xml"}, 2, []string{"text or json"}},
+		"bad listener":        {[]string{"serve", "--listen", "http://x"}, 125, []string{"http://x"}},
+		"missing config":      {[]string{"serve", "--config", missing}, 125, []string{missing}},
+		"argument of version": {[]string{"version", "x"}, 2, []string{`"x"`}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := runCommand(t, command(t, test.arguments...))
+			if got.code != test.code {
+				t.Errorf("exit code %d, want %d; stderr %q", got.code, test.code, got.errOut)
+			}
+			if len(test.errOut) == 0 && got.errOut != "" {
+				t.Errorf("said %q", got.errOut)
+			}
+			for _, piece := range test.errOut {
+				if !strings.Contains(got.errOut, piece) {
+					t.Errorf("stderr %q does not say %q", got.errOut, piece)
+				}
+			}
+		})
+	}
+}
+
+func TestHelpHasExamples(t *testing.T) {
+	for _, arguments := range [][]string{{"--help"}, {"run", "--help"}, {"serve", "--help"}, {"version", "--help"}} {
+		got := runCommand(t, command(t, arguments...))
+		if got.code != 0 || !strings.Contains(got.out, "Examples:\n  execwire") {
+			t.Errorf("%v: exit code %d, no example in %q", arguments, got.code, got.out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if got := runCommand(t, command(t, "version")); !strings.HasPrefix(got.out, "execwire ") {
+		t.Errorf("got %q", got.out)
+	}
+	if got := runCommand(t, command(t, "version", "--json")); !strings.Contains(got.out, `"version":`) {
+		t.Errorf("got %q", got.out)
+	}
+}
