@@ -1,6 +1,7 @@
 package leakcheck
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,7 @@ func descriptors() map[string]string {
 	}
 	for _, entry := range entries {
 		target, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
-		if err != nil || isRuntimes(target) {
+		if err != nil || isRuntimes(target) || isTestings(target) {
 			continue // the directory's own descriptor is closed by now
 		}
 		found[entry.Name()] = target
@@ -28,6 +29,16 @@ func descriptors() map[string]string {
 
 func isRuntimes(target string) bool {
 	return strings.HasPrefix(target, "anon_inode:[eventpoll]") || strings.HasPrefix(target, "anon_inode:[eventfd]")
+}
+
+// isTestings tells the profiles that package testing opens during the run and leaves open.
+func isTestings(target string) bool {
+	for _, name := range []string{"test.cpuprofile", "test.trace", "test.testlogfile"} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() != "" && filepath.Base(f.Value.String()) == filepath.Base(target) {
+			return true
+		}
+	}
+	return false
 }
 
 // children maps the pids of this process's children, zombies included, to a description.
