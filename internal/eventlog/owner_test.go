@@ -122,6 +122,18 @@ func TestAFloodOfOneStreamLeavesRoomForTheOther(t *testing.T) {
 	}
 }
 
+func TestBuffersInUseCountAgainstTheWindow(t *testing.T) {
+	l := New(tight)
+	out, errs := l.Writer(Stdout), l.Writer(Stderr)
+	must[*Owner](t)(l.Own(0))
+	write(t, errs, "twenty bytes and one")
+	waiting := len(errs.Buffer())
+	flood(out, 1000)
+	if s := l.Stats(); waiting == 0 || s.UnacknowledgedBytes+s.ReservedBytes > 64 {
+		t.Errorf("%d bytes unacknowledged and %d reserved in a window of 64", s.UnacknowledgedBytes, s.ReservedBytes)
+	}
+}
+
 func TestBufferIsNeverSillySmallForTheWindow(t *testing.T) {
 	l := New(Limits{RetainedBytes: 1 << 20, WindowBytes: 64 << 10})
 	w := l.Writer(Stdout)

@@ -40,6 +40,7 @@ func TestLogAgainstModel(t *testing.T) {
 			"buffer":   m.buffer,
 			"commit":   m.commit,
 			"flood":    m.flood,
+			"drip":     m.drip,
 			"append":   m.append,
 			"exit":     m.exit,
 			"own":      m.own,
@@ -72,6 +73,13 @@ func newMachine(t *rapid.T) *machine {
 		m.writers[id] = m.log.Writer(id)
 	}
 	return m
+}
+
+// rarely skips an action that would keep others from having a long life.
+func rarely(t *rapid.T, of int) {
+	if rapid.IntRange(1, of).Draw(t, "rarely") != of/2 {
+		t.Skip("not this time")
+	}
 }
 
 func (m *machine) paced() bool  { return m.owner != nil || m.held }
@@ -168,6 +176,21 @@ func (m *machine) flood(t *rapid.T) {
 	m.buffers[id] = nil
 }
 
+// drip writes like a process that says a byte at a time.
+func (m *machine) drip(t *rapid.T) {
+	id := m.anyWriter(t)
+	for range rapid.IntRange(1, 20).Draw(t, "bytes") {
+		buf := m.writers[id].Buffer()
+		if buf == nil {
+			break
+		}
+		m.say(buf[:1])
+		m.said(id, buf[:1])
+		m.writers[id].Commit(1)
+	}
+	m.buffers[id] = nil
+}
+
 func (m *machine) append(t *rapid.T) {
 	if m.closed() {
 		t.Skip("closed")
@@ -184,9 +207,10 @@ func (m *machine) append(t *rapid.T) {
 }
 
 func (m *machine) exit(t *rapid.T) {
-	if m.closed() || rapid.IntRange(0, 9).Draw(t, "die") > 0 {
-		t.Skip("lives on")
+	if m.closed() {
+		t.Skip("closed")
 	}
+	rarely(t, 30)
 	if m.model.seqOf(Exited) == 0 {
 		m.model.add(Event{Kind: Exited})
 		m.log.AppendExited()
@@ -256,6 +280,7 @@ func (m *machine) release(t *rapid.T) {
 	if m.owner == nil {
 		t.Skip("not owned")
 	}
+	rarely(t, 4)
 	m.held = rapid.Bool().Draw(t, "hold")
 	m.owner.Release(m.held)
 	m.owner = nil
@@ -263,6 +288,7 @@ func (m *machine) release(t *rapid.T) {
 }
 
 func (m *machine) free(t *rapid.T) {
+	rarely(t, 10)
 	m.log.Free()
 	if m.owner != nil {
 		if _, _, err := m.owner.TryNext(0); err != ErrFreed {

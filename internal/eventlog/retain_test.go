@@ -203,7 +203,7 @@ func TestBlocksGrowOnlyWithReadsThatFillThem(t *testing.T) {
 func TestHostileReadSizesStayWithinTheBound(t *testing.T) {
 	for _, size := range []int{1, 513, 4097, 32769, 57 << 10, 61441, 65400} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			l := New(Limits{SnapshotBytes: 1})
+			l := New(Limits{SnapshotBytes: 1, RetainedEvents: 2000})
 			w := l.Writer(Stdout)
 			flood(w, 1<<20) // lets blocks grow
 			most := l.Limits().MaxHeldBytes(1, 0)
@@ -223,8 +223,11 @@ func TestHostileReadSizesStayWithinTheBound(t *testing.T) {
 func TestBatchPinsFewBlocks(t *testing.T) {
 	l := New(Limits{RetainedBytes: 1 << 20, SnapshotBytes: 1})
 	ids := []Stream{Stdout, Stderr, Terminal}
-	for i := range 3 * 64 { // each stream's blocks hold bytes of many batches
-		flood(l.Writer(ids[i%3]), 1024)
+	for _, id := range ids {
+		flood(l.Writer(id), 256<<10) // lets blocks grow
+	}
+	for i := range 900 { // each block holds bytes of several batches
+		l.Append(ids[i%3], make([]byte, 1000))
 	}
 	r := must[*Reader](t)(l.NewReader(0))
 	defer r.Close()
