@@ -95,20 +95,23 @@ func (p *Process) Owned() bool {
 }
 
 // Lost says that the owner's connection broke. The process is held for the
-// grace and then terminated, unless somebody owns it again. An owner that was
-// replaced, and a watcher, are simply forgotten.
+// grace and then terminated, unless somebody owns it again; of one that has
+// closed, all that the owner has not acknowledged is kept for that long. An
+// owner that was replaced, and a watcher, are simply forgotten.
 func (o *Ownership) Lost() {
 	p := o.process
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.owner.current != o {
+		o.Release(false) // a replaced owner counts as a reader until it lets go
+		p.mu.Unlock()
 		return
 	}
-	if p.owner.lossless || p.State() == process.StateClosed {
-		p.owner = ownerState{}
-		o.Release(false)
+	if p.owner.lossless {
+		p.mu.Unlock()
+		o.Detach()
 		return
 	}
+	defer p.mu.Unlock()
 	o.Release(true)
 	var timer *time.Timer
 	timer = time.AfterFunc(o.grace, func() { p.graceOver(&timer) })
@@ -119,16 +122,17 @@ func (o *Ownership) Lost() {
 func (o *Ownership) Detach() {
 	p := o.process
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.owner.current == o {
 		p.owner = ownerState{}
 	}
 	o.Release(false)
+	p.mu.Unlock()
+	p.retain()
 }
 
-// graceOver terminates the process whose owner did not come back. The timer is
-// passed by reference because it is known only after it was set; mu makes sure
-// that it is known here.
+// graceOver terminates the process whose owner did not come back, or lets go of
+// what was kept of a closed one. The timer is passed by reference because it is
+// known only after it was set; mu makes sure that it is known here.
 func (p *Process) graceOver(timer **time.Timer) {
 	p.mu.Lock()
 	if p.owner.lost != *timer {
@@ -137,8 +141,13 @@ func (p *Process) graceOver(timer **time.Timer) {
 	}
 	p.owner = ownerState{}
 	p.Log().Free()
-	// The process has not closed, or stopGrace would have come first, so its
-	// watcher still counts and the group cannot be at rest.
+	if p.closed {
+		p.mu.Unlock()
+		p.retain()
+		return
+	}
+	// The process has not closed, so its watcher still counts and the group
+	// cannot be at rest.
 	watchers := &p.session.registry.watchers
 	watchers.Add(1)
 	defer watchers.Done()
@@ -149,7 +158,7 @@ func (p *Process) graceOver(timer **time.Timer) {
 	_, _ = p.Terminate(context.Background(), process.Termination{Cause: process.CauseTerminated})
 }
 
-// stopGrace ends a running grace because there is nothing left to terminate.
+// stopGrace ends a running grace because the record is forgotten.
 func (p *Process) stopGrace() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,8 +21,9 @@ type Process struct {
 	stdin   *stdin
 	expiry  *time.Timer // guarded by session.mu; removes the record
 
-	mu    sync.Mutex
-	owner ownerState // guarded by mu
+	mu     sync.Mutex
+	owner  ownerState // guarded by mu
+	closed bool       // guarded by mu; the log has ended, and its watcher knows
 }
 
 // ID returns the id of the process in its session.
@@ -45,7 +46,24 @@ func (p *Process) hasStarted() bool {
 // of its record.
 func (p *Process) watchClosed() {
 	<-p.Closed()
-	p.stopGrace()
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
 	p.session.registry.end()
-	p.session.expire(p, p.session.registry.cfg.ClosedRetention)
+	p.retain()
+}
+
+// retain begins the retention of the record anew if the process has closed and
+// nobody owns it or may come back to it. Whoever ends an ownership calls it.
+func (p *Process) retain() {
+	if p.isAtRest() {
+		p.session.expire(p, p.session.registry.cfg.ClosedRetention)
+	}
+}
+
+// isAtRest reports whether the process has closed and is nobody's.
+func (p *Process) isAtRest() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed && p.owner == ownerState{}
 }

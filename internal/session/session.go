@@ -124,7 +124,8 @@ func (s *Session) remove(p *Process) {
 	}
 }
 
-// expire removes the record once the retention of closed processes is over.
+// expire removes the record once the retention of closed processes is over,
+// counted anew, unless somebody has taken the process up by then.
 func (s *Session) expire(p *Process, after time.Duration) {
 	if after <= 0 {
 		s.remove(p)
@@ -132,9 +133,17 @@ func (s *Session) expire(p *Process, after time.Duration) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.processes[p.id] == p {
-		p.expiry = time.AfterFunc(after, func() { s.remove(p) })
+	if s.processes[p.id] != p {
+		return
 	}
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
+	p.expiry = time.AfterFunc(after, func() {
+		if p.isAtRest() {
+			s.remove(p)
+		}
+	})
 }
 
 // forgetAll removes every record and stops what would remove it later.

@@ -211,6 +211,25 @@ func TestReplacedOwnerHasNoSay(t *testing.T) {
 	_ = second
 }
 
+func TestManyTakeoversUseNothingUp(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", "/bin/cat")
+	var before *session.Ownership
+	for i := range 3 * p.Log().Limits().MaxReaders {
+		o, err := p.Own(0, nil)
+		if err != nil {
+			t.Fatalf("take-over %d: %v", i, err)
+		}
+		if before != nil {
+			before.Lost()
+		}
+		before = o
+	}
+	if readers := p.Log().Stats().Readers; readers != 1 {
+		t.Errorf("%d readers are left", readers)
+	}
+}
+
 func TestLosslessWatcherNeverDisplacesAnOwner(t *testing.T) {
 	f := newFixture(t, session.Config{DefaultGrace: time.Hour})
 	p := f.start(t, "p", "/bin/cat")
