@@ -43,6 +43,18 @@ func forward(ctx context.Context, p *session.Process, c cursor, send func([]*exe
 	}
 }
 
+// followFreed goes on after a seq as an observer where an ownership was ended
+// from above: the server shuts down, and nothing may hold a process up any more.
+// Its end is told nevertheless, and what was not taken in time is a gap.
+func followFreed(ctx context.Context, p *session.Process, afterSeq uint64, send func([]*execwirev1.ProcessEvent) error) error {
+	reader, err := p.Log().NewReader(afterSeq)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	return forward(ctx, p, reader, send)
+}
+
 // WatchProcess implements the RPC.
 func (s *processService) WatchProcess(req *execwirev1.WatchProcessRequest, stream grpc.ServerStreamingServer[execwirev1.WatchProcessResponse]) error {
 	p, err := s.server.find(stream.Context(), req.GetSessionId(), req.GetProcessId())
@@ -70,12 +82,23 @@ func watchLossless(p *session.Process, afterSeq uint64, stream grpc.ServerStream
 		return err
 	}
 	defer owner.Detach()
-	return forward(stream.Context(), p, owner, func(events []*execwirev1.ProcessEvent) error {
+	send := func(events []*execwirev1.ProcessEvent) error {
 		if err := stream.Send(&execwirev1.WatchProcessResponse{Events: events}); err != nil {
+			return err
+		}
+		afterSeq = max(afterSeq, lastSeq(events))
+		return nil
+	}
+	err = forward(stream.Context(), p, owner, func(events []*execwirev1.ProcessEvent) error {
+		if err := send(events); err != nil {
 			return err
 		}
 		return owner.Acknowledge(lastSeq(events))
 	})
+	if errors.Is(err, eventlog.ErrFreed) {
+		return followFreed(stream.Context(), p, afterSeq, send)
+	}
+	return err
 }
 
 // lastSeq is the seq of the last event, or 0 if there is only a gap.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/session"
 )
 
@@ -106,7 +107,7 @@ func (s *processService) newRun(stream runStream, p *session.Process, afterSeq u
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	r := &run{
 		server: s.server, process: p, owner: owner, stream: stream,
-		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.StdinQueue),
+		outbox: newOutbox(stream, afterSeq), input: newInputQueue(s.server.cfg.Limits.StdinQueue),
 		ctx: ctx, cancel: cancel, noAcks: make(chan struct{}),
 		terminations: make(chan struct{}, maxTerminations),
 	}
@@ -137,6 +138,9 @@ func (r *run) serve() error {
 	r.server.receivers.Go(r.receive)
 	stop := r.startWorkers()
 	err := forward(r.ctx, r.process, r.owner, r.sendEvents)
+	if errors.Is(err, eventlog.ErrFreed) {
+		err = followFreed(r.ctx, r.process, r.outbox.lastSent(), r.sendFreed)
+	}
 	stop()
 	switch cause := context.Cause(r.ctx); {
 	case err == nil:
@@ -168,10 +172,14 @@ func (r *run) startWorkers() (stop func()) {
 	}
 }
 
-func (r *run) sendEvents(events []*execwirev1.ProcessEvent) error {
-	err := r.outbox.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
+// sendFreed sends events that nobody acknowledges.
+func (r *run) sendFreed(events []*execwirev1.ProcessEvent) error {
+	return r.outbox.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
 		Events: &execwirev1.RunEvents{Events: events}}})
-	if err != nil {
+}
+
+func (r *run) sendEvents(events []*execwirev1.ProcessEvent) error {
+	if err := r.sendFreed(events); err != nil {
 		return err
 	}
 	select {

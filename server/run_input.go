@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/eventlog"
 )
 
 // receive takes the client's messages until the stream ends. It never blocks
@@ -45,7 +46,9 @@ func (r *run) handle(m *execwirev1.RunProcessRequest) error {
 	}
 	switch m := m.GetMessage().(type) {
 	case *execwirev1.RunProcessRequest_Acknowledge:
-		return r.owner.Acknowledge(m.Acknowledge.GetSeq())
+		if err := r.owner.Acknowledge(m.Acknowledge.GetSeq()); !errors.Is(err, eventlog.ErrFreed) {
+			return err
+		}
 	case *execwirev1.RunProcessRequest_Stdin:
 		return r.input.push(m.Stdin)
 	case *execwirev1.RunProcessRequest_Resize:

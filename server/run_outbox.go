@@ -24,8 +24,9 @@ type outbox struct {
 	wake     chan struct{}                    // holds one token when something was posted
 }
 
-func newOutbox(stream runStream) *outbox {
-	return &outbox{stream: stream, wake: make(chan struct{}, 1)}
+// newOutbox returns an outbox for a client that has everything up to a seq.
+func newOutbox(stream runStream, afterSeq uint64) *outbox {
+	return &outbox{stream: stream, lastSeq: afterSeq, wake: make(chan struct{}, 1)}
 }
 
 // send sends a message and blocks until the stream has taken it.
@@ -43,7 +44,8 @@ func (o *outbox) send(m *execwirev1.RunProcessResponse) error {
 	return nil
 }
 
-// lastSent is the seq of the last event that was sent.
+// lastSent is the seq of the last event that was sent, or that the client had
+// before.
 func (o *outbox) lastSent() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -105,6 +105,12 @@ func validateStart(prefix string, m *execwirev1.StartProcessRequest) error {
 func validateCommand(field string, m *execwirev1.ProcessCommand) error {
 	switch command := m.GetCommand().(type) {
 	case *execwirev1.ProcessCommand_Direct:
+		if err := validateEnv(field+".direct.env", command.Direct.GetEnv()); err != nil {
+			return err
+		}
+		if err := validateEnv(field+".direct.environment_policy.set", command.Direct.GetEnvironmentPolicy().GetSet()); err != nil {
+			return err
+		}
 		if policy := command.Direct.GetEnvironmentPolicy(); policy != nil {
 			if inherit := policy.GetInherit(); inherit < 0 || inherit > execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL {
 				return invalidField(field+".direct.environment_policy.inherit", fmt.Sprintf("cannot be %d", inherit))
@@ -114,8 +120,20 @@ func validateCommand(field string, m *execwirev1.ProcessCommand) error {
 		if !strings.HasPrefix(command.Prepared.GetExecutable(), "/") {
 			return invalidField(field+".prepared.executable", "is not an absolute path")
 		}
+		return validateEnv(field+".prepared.env", command.Prepared.GetEnv())
 	default:
 		return invalidField(field, "is missing: give a direct or a prepared command")
+	}
+	return nil
+}
+
+// validateEnv refuses names that would become other names: what is written as
+// NAME=value ends at the first "=".
+func validateEnv(field string, env map[string]string) error {
+	for name := range env {
+		if name == "" || strings.Contains(name, "=") {
+			return invalidField(field, fmt.Sprintf("has the name %q: a name is not empty and has no \"=\"", name))
+		}
 	}
 	return nil
 }
