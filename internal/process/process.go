@@ -32,8 +32,8 @@ func (s State) String() string {
 	return fmt.Sprintf("state(%d)", uint8(s))
 }
 
-// noDeadline is the argument that clears a deadline.
-var noDeadline time.Time
+// Arguments of os.File's deadlines: none, and one that frees whoever waits.
+var noDeadline, longAgo = time.Time{}, time.Unix(1, 0)
 
 // Process is one process that a Supervisor started. All methods may be called concurrently; those that wait take a
 // context. It stays usable after it was closed.

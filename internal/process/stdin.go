@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 )
 
 // stdin is a bounded queue of writes in the order in which they were asked for. A goroutine empties it; it exists
@@ -156,7 +155,7 @@ func (in *stdin) shut() {
 	in.queue, in.queued = nil, 0
 	in.admitWaiting()
 	if in.terminal {
-		_ = in.file.SetWriteDeadline(time.Unix(1, 0)) // frees the goroutine; the output may still be read
+		_ = in.file.SetWriteDeadline(longAgo) // frees the goroutine; the output may still be read
 		return
 	}
 	_ = in.file.Close()

@@ -27,6 +27,7 @@ type stream struct {
 
 	// mu is held over each read(2) with its Commit, so that what has left the pipe is in the log.
 	mu         sync.Mutex
+	spoke      bool // ever
 	ended      bool // at end of file, or given up
 	leaderGone bool // settle was called
 	settled    bool // what was readable at the exit is in the log
@@ -54,7 +55,7 @@ func (s *stream) run(ctx context.Context) {
 	}
 	for {
 		if err := s.conn.Read(readAll); err != nil {
-			s.end() // closed by end, or the poller gave up on it
+			s.end() // told by settle, closed by end, or the poller gave up on it
 			return
 		}
 		if last == ended {
@@ -75,14 +76,12 @@ func (s *stream) step(fd uintptr) outcome {
 	if s.ended {
 		return ended
 	}
-	buf := s.writer.Buffer()
-	if buf == nil {
-		return full
-	}
-	n, err := readOnce(fd, buf)
-	s.writer.Commit(max(n, 0))
+	n, room, err := s.read(fd)
 	switch {
+	case !room:
+		return full
 	case n > 0:
+		s.spoke = true
 		s.owed -= n
 		if s.leaderGone && s.owed <= 0 {
 			s.settledLocked()
@@ -100,6 +99,29 @@ func (s *stream) step(fd uintptr) outcome {
 	return ended
 }
 
+// read moves one read(2) into the log, unless the owner's window is used up. A stream that never speaks, as most do
+// not, is only looked at: it costs no buffer.
+func (s *stream) read(fd uintptr) (n int, room bool, err error) {
+	if !s.spoke && !s.terminal {
+		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		_, err := unix.Poll(look, 0)
+		switch {
+		case err != nil: // EINTR
+		case look[0].Revents == 0:
+			return 0, true, unix.EAGAIN
+		case look[0].Revents&unix.POLLIN == 0:
+			return 0, true, nil // hung up, and nothing left to read
+		}
+	}
+	buf := s.writer.Buffer()
+	if buf == nil {
+		return 0, false, nil
+	}
+	n, err = readOnce(fd, buf)
+	s.writer.Commit(max(n, 0))
+	return n, true, err
+}
+
 // settle takes what is readable now that the leader is gone, as far as the owner's window reaches; the stream's
 // goroutine owes the rest. A descendant that keeps writing cannot extend it.
 func (s *stream) settle() {
@@ -110,8 +132,10 @@ func (s *stream) settle() {
 			last = s.step(fd)
 		}
 	})
-	if last == ended {
-		_ = s.file.Close() // the goroutine may have met a terminal's EIO before, and would not be told again
+	if last == ended && s.terminal {
+		// The goroutine may have met EIO before, and would not be told again. It closes the file; to do that here
+		// would wait for it.
+		_ = s.file.SetReadDeadline(longAgo)
 	}
 }
 
