@@ -24,7 +24,7 @@ func toEvents(p *session.Process, batch eventlog.Batch) []*execwirev1.ProcessEve
 	events := make([]*execwirev1.ProcessEvent, 0, len(batch.Events)+1)
 	if gap := batch.Gap; gap != nil {
 		events = append(events, &execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Gap{Gap: &execwirev1.OutputGap{
-			FirstAvailableSeq: gap.FirstAvailableSeq, DroppedBytes: gap.DroppedBytes}}})
+			FirstAvailableSeq: gap.FirstAvailableSeq, DroppedBytes: gap.DroppedBytes, UpperBound: gap.Inexact}}})
 	}
 	slab := make([]outputMessages, len(batch.Events))
 	for i := range batch.Events {

@@ -526,7 +526,12 @@ type OutputGap struct {
 	// The seq of the event that follows the gap.
 	FirstAvailableSeq uint64 `protobuf:"varint,1,opt,name=first_available_seq,json=firstAvailableSeq,proto3" json:"first_available_seq,omitempty"`
 	// The output bytes in the gap, over all streams.
-	DroppedBytes  uint64 `protobuf:"varint,2,opt,name=dropped_bytes,json=droppedBytes,proto3" json:"dropped_bytes,omitempty"`
+	DroppedBytes uint64 `protobuf:"varint,2,opt,name=dropped_bytes,json=droppedBytes,proto3" json:"dropped_bytes,omitempty"`
+	// Whether dropped_bytes is only an upper bound. It is exact for a reader that
+	// fell behind, for one that starts at 0, and for an owner that resumes from
+	// what it acknowledged. One that starts at another seq whose surroundings
+	// are gone learns the exact loss of each stream from the next offset.
+	UpperBound    bool `protobuf:"varint,3,opt,name=upper_bound,json=upperBound,proto3" json:"upper_bound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +578,13 @@ func (x *OutputGap) GetDroppedBytes() uint64 {
 		return x.DroppedBytes
 	}
 	return 0
+}
+
+func (x *OutputGap) GetUpperBound() bool {
+	if x != nil {
+		return x.UpperBound
+	}
+	return false
 }
 
 // ProcessExited carries the exit record.
@@ -925,10 +937,12 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\rProcessOutput\x121\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"`\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"\x81\x01\n" +
 	"\tOutputGap\x12.\n" +
 	"\x13first_available_seq\x18\x01 \x01(\x04R\x11firstAvailableSeq\x12#\n" +
-	"\rdropped_bytes\x18\x02 \x01(\x04R\fdroppedBytes\"<\n" +
+	"\rdropped_bytes\x18\x02 \x01(\x04R\fdroppedBytes\x12\x1f\n" +
+	"\vupper_bound\x18\x03 \x01(\bR\n" +
+	"upperBound\"<\n" +
 	"\rProcessExited\x12+\n" +
 	"\x04exit\x18\x01 \x01(\v2\x17.execwire.v1.ExitRecordR\x04exit\"A\n" +
 	"\rProcessClosed\x120\n" +
