@@ -42,10 +42,9 @@ func newAcknowledger() acknowledger {
 }
 
 // resume begins a stream; the receiver calls it before there is a sender.
-func (a *acknowledger) resume(last, window uint64) {
+func (a *acknowledger) resume(window uint64) {
 	a.threshold = int(min(window/4, 1<<30))
 	a.bytes, a.events = 0, 0
-	a.last.Store(last)
 	a.armed.Store(false)
 	drain(a.due)
 	drain(a.soon)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,6 +141,29 @@ func TestRunAcknowledges(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRunAcknowledgesAfterAResume cuts a stream that still owes an
+// acknowledgement.
+func TestRunAcknowledgesAfterAResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c := newFake(t,
+			sends(errCut, started(0), events(stdout(1, 0, "a"))),
+			func(stream serverStream) error {
+				if err := sends(nil, started(0), events(stdout(2, 1, "b")))(stream); err != nil {
+					return err
+				}
+				if seq, err := acknowledged(stream); err != nil || seq != 2 {
+					t.Errorf("acknowledged %d, %v, want 2", seq, err)
+				}
+				return stream.Send(events(exited(3, 0), closed(4, 2)))
+			})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := c.Run(ctx, RunOptions{Process: direct("x")}); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestRunAcknowledgesOnlyWhatWasWritten(t *testing.T) {

@@ -147,6 +147,57 @@ func TestRunResendsStdinAfterAResume(t *testing.T) {
 	}
 }
 
+func TestRunRefusesAServerThatForgotInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &stdinSink{t: t}
+		_, c := newFake(t,
+			func(stream serverStream) error {
+				if err := sends(nil, started(0))(stream); err != nil {
+					return err
+				}
+				return errors.Join(sink.drain(stream, true, sink.ended), errCut)
+			},
+			sends(nil, started(1)))
+		_, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Stdin: strings.NewReader("abc")})
+		var protocol *ProtocolError
+		if !errors.As(err, &protocol) || !strings.Contains(protocol.Problem, "accepted 1 bytes") {
+			t.Errorf("got %v, want a ProtocolError: 3 bytes were accepted, then 1", err)
+		}
+	})
+}
+
+// TestRunReadsNoFurtherThanTheWindow bounds the memory that input takes.
+func TestRunReadsNoFurtherThanTheWindow(t *testing.T) {
+	const window = 64 << 10 // of started
+	synctest.Test(t, func(t *testing.T) {
+		input := &counting{Reader: endless{}}
+		_, c := newFake(t, func(stream serverStream) error {
+			if err := sends(nil, started(0))(stream); err != nil {
+				return err
+			}
+			synctest.Wait()
+			if input.n != window {
+				t.Errorf("read %d bytes ahead of a window of %d", input.n, window)
+			}
+			return finish(stream)
+		})
+		if _, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Stdin: input}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+type counting struct {
+	io.Reader
+	n int
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += n
+	return n, err
+}
+
 func TestRunRepeatsEndOfFileAfterAResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &stdinSink{t: t}
@@ -205,27 +256,39 @@ func TestRunEndsATerminalByItsCharacter(t *testing.T) {
 
 func TestRunStopsStdinThatIsClosed(t *testing.T) {
 	const reason = execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED
-	_, c := newFake(t, func(stream serverStream) error {
-		if err := sends(nil, started(0))(stream); err != nil {
-			return err
+	synctest.Test(t, func(t *testing.T) {
+		input := &counting{Reader: endless{}}
+		_, c := newFake(t, func(stream serverStream) error {
+			if err := sends(nil, started(0))(stream); err != nil {
+				return err
+			}
+			if _, err := stream.Recv(); err != nil {
+				return err
+			}
+			if err := stream.Send(rejected(reason)); err != nil {
+				return err
+			}
+			synctest.Wait()
+			before := input.n
+			if err := stream.Send(accepted(1)); err != nil {
+				return err
+			}
+			synctest.Wait()
+			if input.n != before {
+				t.Errorf("went on reading input that nobody takes")
+			}
+			return finish(stream)
+		})
+		var told execwirev1.ErrorReason
+		exit, err := c.Run(t.Context(), RunOptions{
+			Process:    direct("x"),
+			Stdin:      input,
+			OnRejected: func(r *execwirev1.RunRejected) { told = r.GetReason() },
+		})
+		if err != nil || exit.Code != 0 || told != reason {
+			t.Errorf("got exit %+v, error %v, OnRejected %v", exit, err, told)
 		}
-		if _, err := stream.Recv(); err != nil {
-			return err
-		}
-		if err := stream.Send(rejected(reason)); err != nil {
-			return err
-		}
-		return finish(stream)
 	})
-	var told execwirev1.ErrorReason
-	exit, err := c.Run(t.Context(), RunOptions{
-		Process:    direct("x"),
-		Stdin:      endless{},
-		OnRejected: func(r *execwirev1.RunRejected) { told = r.GetReason() },
-	})
-	if err != nil || exit.Code != 0 || told != reason {
-		t.Errorf("got exit %+v, error %v, OnRejected %v", exit, err, told)
-	}
 }
 
 type endless struct{}

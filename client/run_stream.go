@@ -32,7 +32,7 @@ func (r *run) attempt(ctx context.Context) error {
 	if err := r.stdin.resume(started.GetStdinOffset(), started.GetStdinWindowBytes()); err != nil {
 		return err
 	}
-	r.acks.resume(r.events.last, started.GetOutputWindowBytes())
+	r.acks.resume(started.GetOutputWindowBytes())
 	r.regain(started.GetProcess())
 
 	var sender sync.WaitGroup

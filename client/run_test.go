@@ -204,31 +204,39 @@ func TestRunReportsGaps(t *testing.T) {
 }
 
 func TestRunRefusesABrokenContract(t *testing.T) {
-	record := &execwirev1.ProcessEvent{Seq: 1, Event: &execwirev1.ProcessEvent_Exited{Exited: &execwirev1.ProcessExited{}}}
-	tests := map[string]script{
-		"jump without gap":      sends(nil, started(0), events(stdout(1, 0, "a"), stdout(3, 1, "b"))),
-		"seq 0":                 sends(nil, started(0), events(stdout(0, 0, "a"))),
-		"offset jumps":          sends(nil, started(0), events(stdout(1, 0, "a"), stdout(2, 2, "b"))),
-		"offset repeats":        sends(nil, started(0), events(stdout(1, 0, "a"), stdout(2, 0, "a"))),
-		"gap goes back":         sends(nil, started(0), events(stdout(1, 0, "a"), gap(2, 5))),
-		"unknown stream":        sends(nil, started(0), events(output(1, 9, 0, "a"))),
-		"exit without record":   sends(nil, started(0), events(record)),
-		"closed without exit":   sends(nil, started(0), events(stdout(1, 0, "a"), closed(2, 1))),
-		"wrong total":           sends(nil, started(0), events(stdout(1, 0, "a"), exited(2, 0), closed(3, 2))),
-		"event after closed":    sends(nil, started(0), events(exited(1, 0), closed(2), stdout(3, 0, "a"))),
-		"end without closed":    sends(nil, started(0), events(exited(1, 0))),
-		"end without started":   sends(nil),
-		"events before started": sends(nil, events(exited(1, 0))),
-		"started twice":         sends(nil, started(0), started(0)),
-		"accepts stdin unasked": sends(nil, started(4)),
+	noRecord := &execwirev1.ProcessEvent{Seq: 1, Event: &execwirev1.ProcessEvent_Exited{Exited: &execwirev1.ProcessExited{}}}
+	says := func(list ...*execwirev1.ProcessEvent) script { return sends(nil, started(0), events(list...)) }
+	tests := map[string]struct {
+		play    script
+		problem string
+	}{
+		"jump without gap":      {says(stdout(1, 0, "a"), stdout(3, 1, "b")), "seq 3 follows seq 1"},
+		"seq 0":                 {says(stdout(0, 0, "a")), "seq 0 follows seq 0"},
+		"offset jumps":          {says(stdout(1, 0, "a"), stdout(2, 2, "b")), "offset 2 instead of 1"},
+		"offset repeats":        {says(stdout(1, 0, "a"), stdout(2, 0, "a")), "offset 0 instead of 1"},
+		"offset back after gap": {says(stdout(1, 0, "a"), gap(3, 5), stdout(3, 0, "b")), "offset 0 instead of 1"},
+		"gap goes back":         {says(stdout(1, 0, "a"), gap(2, 5)), "a gap up to seq 2"},
+		"gap with a seq":        {says(&execwirev1.ProcessEvent{Seq: 1, Event: gap(2, 5).GetEvent()}), "a gap"},
+		"unknown stream":        {says(output(1, 9, 0, "a")), "unknown stream, number 9"},
+		"exit without record":   {says(noRecord), "no exit record"},
+		"closed without exit":   {says(stdout(1, 0, "a"), closed(2, 1)), "closed without an exit record"},
+		"total too high":        {says(stdout(1, 0, "a"), exited(2, 0), closed(3, 2)), "1 bytes of stdout were sent and 2"},
+		"total too low":         {says(gap(3, 1), stdout(3, 5, "a"), exited(4, 0), closed(5, 2)), "6 bytes of stdout were sent and 2"},
+		"event after closed":    {says(exited(1, 0), closed(2), stdout(3, 0, "a")), "follows the closed event"},
+		"end without closed":    {says(exited(1, 0)), "ended after seq 1"},
+		"end without started":   {sends(nil), "ended before"},
+		"events before started": {sends(nil, events(exited(1, 0))), "first answer"},
+		"started twice":         {sends(nil, started(0), started(0)), "twice"},
+		"resumes stdin unasked": {sends(nil, started(4)), "accepted 4 bytes of stdin"},
+		"accepts stdin unsent":  {sends(nil, started(0), accepted(4)), "accepted 4 bytes of stdin"},
 	}
-	for name, play := range tests {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			fake, c := newFake(t, play)
+			fake, c := newFake(t, test.play)
 			_, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Stdin: strings.NewReader("")})
 			var protocol *ProtocolError
-			if !errors.As(err, &protocol) {
-				t.Fatalf("got %v, want a ProtocolError", err)
+			if !errors.As(err, &protocol) || !strings.Contains(protocol.Problem, test.problem) {
+				t.Fatalf("got %v, want a ProtocolError about %q", err, test.problem)
 			}
 			if fake.callCount() != 1 {
 				t.Errorf("tried %d times, want once", fake.callCount())

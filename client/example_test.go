@@ -1,0 +1,41 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// Run a command on a server the way a shell would run it here.
+func Example() {
+	ctx := context.Background()
+	c, err := client.Dial(ctx, "grpc://127.0.0.1:7420")
+	if err != nil {
+		log.Fatal(err) // e.g. failed to reach grpc://127.0.0.1:7420: connection refused
+	}
+	defer c.Close()
+	exit, err := c.Run(ctx, client.RunOptions{
+		Process: &execwirev1.StartProcessRequest{
+			Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
+				Direct: &execwirev1.DirectCommand{
+					Argv:              []string{"make", "test"},
+					WorkingDirectory:  "/src",
+					EnvironmentPolicy: &execwirev1.EnvironmentPolicy{},
+				}}},
+		},
+		Stdout: os.Stdout,
+		Stderr: os.Stderr,
+	})
+	switch {
+	case client.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND:
+		fmt.Println("install make first")
+	case err != nil:
+		log.Println(err)
+	default:
+		fmt.Println("make ended with", exit.ShellCode())
+	}
+}
