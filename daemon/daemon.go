@@ -35,6 +35,10 @@ type Options struct {
 	// OnDrain is called when the daemon was told to stop while processes run,
 	// with their number. Nil calls nothing.
 	OnDrain func(processes int)
+	// OnChange is called when a process was started, has closed or was
+	// forgotten: when memory may have become free. It must not block. Nil calls
+	// nothing.
+	OnChange func()
 }
 
 // Daemon is a server with its processes. All methods may be called
@@ -73,6 +77,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		DefaultGrace:    time.Duration(cfg.DefaultGrace),
 		MaxGrace:        time.Duration(cfg.MaxGrace),
 		ClosedRetention: time.Duration(cfg.ClosedRetention),
+		OnChange:        opts.OnChange,
 		Logger:          opts.Logger,
 	})
 	srv := server.New(server.Config{

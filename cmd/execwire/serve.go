@@ -64,9 +64,12 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 	if len(flags.listen) > 0 {
 		cfg.Listen = flags.listen
 	}
+	mem := keepMemory()
+	defer mem.close()
 	d, err := daemon.New(cfg, daemon.Options{
 		Version:  buildVersion(),
 		Logger:   logger,
+		OnChange: mem.changed,
 		OnListen: func(url string) { fmt.Fprintln(std.out, url) },
 		OnDrain: func(processes int) {
 			logger.Info("waiting for processes to end; another signal ends them at once", "processes", processes)

@@ -58,6 +58,7 @@ func (p *Process) watchClosed() {
 func (p *Process) retain() {
 	if p.isAtRest() {
 		p.session.expire(p, p.session.registry.cfg.ClosedRetention)
+		p.session.registry.cfg.OnChange()
 	}
 }
 

@@ -26,6 +26,10 @@ type Config struct {
 	MaxGrace time.Duration
 	// ClosedRetention is how long the record of a closed process is kept.
 	ClosedRetention time.Duration
+	// OnChange is called when a process was started, has closed or was
+	// forgotten. It must not block and may be called concurrently. Nil calls
+	// nothing.
+	OnChange func()
 	// Logger hears about processes that are terminated for want of an owner.
 	// Nil discards.
 	Logger *slog.Logger
@@ -51,6 +55,9 @@ type Registry struct {
 func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.OnChange == nil {
+		cfg.OnChange = func() {}
 	}
 	return &Registry{
 		cfg:        cfg,

@@ -83,6 +83,7 @@ func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec) erro
 	}
 	p.Process = running
 	s.registry.watchers.Go(p.watchClosed)
+	s.registry.cfg.OnChange()
 	return nil
 }
 
@@ -118,10 +119,11 @@ func (s *Session) Processes(after string, limit int) (list []*Process, more bool
 // remove takes the process's record away, if it is still there.
 func (s *Session) remove(p *Process) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.processes[p.id] == p {
 		delete(s.processes, p.id)
 	}
+	s.mu.Unlock()
+	s.registry.cfg.OnChange()
 }
 
 // expire removes the record once the retention of closed processes is over,

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestMemoryIsTrimmedOnceAfterManyChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trims := 0
+		m := &memory{trim: func() { trims++ }}
+		defer m.close()
+		for range 100 {
+			m.changed()
+		}
+		time.Sleep(trimInterval)
+		synctest.Wait()
+		if trims != 1 {
+			t.Errorf("trimmed %d times after the changes, want once", trims)
+		}
+		time.Sleep(time.Hour)
+		if trims != 1 {
+			t.Errorf("trimmed %d times though nothing changed", trims-1)
+		}
+		m.changed()
+		time.Sleep(trimInterval)
+		synctest.Wait()
+		if trims != 2 {
+			t.Errorf("trimmed %d times after another change, want 2", trims)
+		}
+	})
+}
+
+func TestMemoryIsLeftAloneAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{trim: func() { t.Error("trimmed after close") }}
+		m.changed()
+		m.close()
+		m.changed()
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestTrimGivesGarbageBack(t *testing.T) {
+	const size = 64 << 20
+	m := keepMemory()
+	defer m.close()
+	garbage := make([]byte, size)
+	for i := range garbage {
+		garbage[i] = 1
+	}
+	before := heapResident()
+	runtime.KeepAlive(garbage)
+	garbage = nil
+	m.trim()
+	if after := heapResident(); before-after < size*9/10 {
+		t.Errorf("the heap takes %d MiB after %d MiB became garbage, and took %d", after>>20, size>>20, before>>20)
+	}
+}
+
+// heapResident is what the heap takes of the system.
+func heapResident() int64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapSys - stats.HeapReleased)
+}
