@@ -1,0 +1,87 @@
+// Package integration shows the promises of execwire through public surfaces
+// only: services behind every door, the client, and the command as users have
+// it. Nothing here knows how a promise is kept.
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// patience guards against hanging; no test waits for it to pass.
+const patience = 60 * time.Second
+
+// execwire is the path of the command, built from this tree.
+var execwire string
+
+func TestMain(m *testing.M) {
+	testproc.Main()
+	leakcheck.Main(withCommand{m})
+}
+
+// withCommand builds the command before the tests and removes it after them.
+type withCommand struct{ *testing.M }
+
+// Run implements leakcheck.Runner.
+func (w withCommand) Run() int {
+	dir, err := os.MkdirTemp("", "bin-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	execwire = filepath.Join(dir, "execwire")
+	arguments := []string{"build", "-o", execwire}
+	if raceEnabled {
+		arguments = append(arguments, "-race")
+	}
+	build := exec.Command("go", append(arguments, "./cmd/execwire")...)
+	build.Dir = ".."
+	if said, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "failed to build the command: %v\n%s", err, said)
+		return 1
+	}
+	return w.M.Run()
+}
+
+var errTooLong = errors.New("the test took too long")
+
+// testContext ends when the test does, or takes too long.
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errTooLong)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// withPatience is for programs that have no test.
+func withPatience() (context.Context, context.CancelCauseFunc) {
+	deadline, stop := context.WithTimeoutCause(context.Background(), patience, errTooLong)
+	ctx, cancel := context.WithCancelCause(deadline)
+	return ctx, func(cause error) { cancel(cause); stop() }
+}
+
+// eventually polls until holds does. what completes "waited in vain until".
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// slow leaves a test to the run of all tests.
+func slow(t testing.TB) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
+}
