@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 
 	"github.com/execwire/execwire/client"
@@ -15,7 +14,8 @@ func Example() {
 	ctx := context.Background()
 	c, err := client.Dial(ctx, "grpc://127.0.0.1:7420")
 	if err != nil {
-		log.Fatal(err) // e.g. failed to reach grpc://127.0.0.1:7420: connection refused
+		fmt.Println(err) // e.g. failed to reach grpc://127.0.0.1:7420: connection refused
+		return
 	}
 	defer c.Close()
 	exit, err := c.Run(ctx, client.RunOptions{
@@ -34,7 +34,7 @@ func Example() {
 	case client.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND:
 		fmt.Println("install make first")
 	case err != nil:
-		log.Println(err)
+		fmt.Println(err)
 	default:
 		fmt.Println("make ended with", exit.ShellCode())
 	}

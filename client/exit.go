@@ -25,7 +25,8 @@ type Exit struct {
 	// StdoutBytes, StderrBytes and TerminalBytes are how much it wrote, what
 	// was dropped included.
 	StdoutBytes, StderrBytes, TerminalBytes uint64
-	// DroppedBytes is how much of that was not received; see RunOptions.OnGap.
+	// DroppedBytes is exactly how much of that was not received; see
+	// RunOptions.OnGap.
 	DroppedBytes uint64
 	// Resumed is how often the connection was lost and the process taken up
 	// again.

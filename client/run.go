@@ -53,8 +53,9 @@ type RunOptions struct {
 	// resume, OnResumed when it succeeded.
 	OnLost    func(error)
 	OnResumed func()
-	// OnGap is called when output is missing, at its place in the output.
-	OnGap func(droppedBytes uint64)
+	// OnGap is called when output is missing, at its place in the output. How
+	// much it was in the end is in [Exit.DroppedBytes].
+	OnGap func(*execwirev1.OutputGap)
 	// OnRejected is called when something was not done that the process was
 	// told.
 	OnRejected func(*execwirev1.RunRejected)

@@ -13,7 +13,7 @@ const streamCount = int(execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL) + 1
 // nothing missing that is not declared.
 type eventWriter struct {
 	writers [streamCount]io.Writer
-	onGap   func(uint64)
+	onGap   func(*execwirev1.OutputGap)
 
 	// last is the seq of the last event that was taken.
 	last uint64
@@ -21,7 +21,8 @@ type eventWriter struct {
 	offsets [streamCount]uint64
 	// gap is whether a stream may go on at a higher offset than its last.
 	gap [streamCount]bool
-	// dropped are the bytes declared missing.
+	// dropped are the bytes that gaps turned out to be, by the offsets after
+	// them: a gap itself may know only an upper bound.
 	dropped uint64
 	exit    *execwirev1.ExitRecord
 	closed  bool
@@ -92,6 +93,7 @@ func (w *eventWriter) output(output *execwirev1.ProcessOutput) error {
 	if _, err := w.writers[stream].Write(output.GetData()); err != nil {
 		return &OutputError{Stream: stream, Err: err}
 	}
+	w.dropped += offset - expected
 	w.offsets[stream] = offset + uint64(len(output.GetData()))
 	w.gap[stream] = false
 	return nil
@@ -104,12 +106,11 @@ func (w *eventWriter) skip(seq uint64, gap *execwirev1.OutputGap) error {
 		return protocolErrorf("a gap up to seq %d after seq %d", next, w.last)
 	}
 	w.last = next - 1
-	w.dropped += gap.GetDroppedBytes()
 	for i := range w.gap {
 		w.gap[i] = true
 	}
 	if w.onGap != nil {
-		w.onGap(gap.GetDroppedBytes())
+		w.onGap(gap)
 	}
 	return nil
 }
@@ -128,6 +129,7 @@ func (w *eventWriter) end(closed *execwirev1.ProcessClosed) error {
 			return protocolErrorf("%d bytes of %s were sent and %d were announced",
 				w.offsets[stream], streamName(stream), total.GetBytes())
 		}
+		w.dropped += total.GetBytes() - w.offsets[stream]
 		w.offsets[stream] = total.GetBytes()
 	}
 	w.closed = true

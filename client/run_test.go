@@ -186,18 +186,19 @@ func TestRunReportsGaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := newFake(t,
 			sends(errCut, started(0), events(stdout(1, 0, "one "))),
-			sends(nil, started(0), events(gap(4, 7), stdout(4, 8, "end"), stderr(5, 3, "!"), exited(6, 0), closed(7, 11, 4))))
+			sends(nil, started(0), events(gap(4, 20), stdout(4, 8, "end"), stderr(5, 3, "!"),
+				gap(7, 2), exited(7, 0), closed(8, 13, 4))))
 		var out bytes.Buffer
 		var reported uint64
 		exit, err := c.Run(t.Context(), RunOptions{
 			Process: direct("x"),
 			Stdout:  &out,
-			OnGap:   func(n uint64) { reported += n; out.WriteString("[gap]") },
+			OnGap:   func(g *execwirev1.OutputGap) { reported += g.GetDroppedBytes(); out.WriteString("[gap]") },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out.String() != "one [gap]end" || reported != 7 || exit.DroppedBytes != 7 {
+		if out.String() != "one [gap]end[gap]" || reported != 22 || exit.DroppedBytes != 9 {
 			t.Errorf("got %q, OnGap %d, DroppedBytes %d", &out, reported, exit.DroppedBytes)
 		}
 	})

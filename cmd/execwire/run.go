@@ -49,9 +49,10 @@ secrets (*KEY*, *SECRET*, *TOKEN*). With -t TERM is passed on. --env-file and th
 
 Signals: SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; a third SIGINT within
 three seconds kills the process, a fourth gives up on it. With -t and -i at a
-terminal the keys go to the process instead. Ctrl-Z (SIGTSTP) stops the process
-and this program, fg continues both; a remote server takes one that stays stopped
-for lost, so give a --grace that covers the break.
+terminal the keys go to the process instead. Ctrl-Z (SIGTSTP) stops this program
+alone: the process goes on until it has written a window of output that nobody
+takes. A remote server takes a program that stays stopped for lost, so give a
+--grace that covers the break.
 
 Exit codes of run itself:
     2  the command line is wrong
@@ -96,12 +97,10 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 		"set a variable: `NAME=VALUE`, or NAME to pass on its value here; may be repeated")
 	f.StringArrayVar(&flags.envFiles, "env-file", nil,
 		"a `file` with such lines; empty ones and those that begin with # are left out; may be repeated")
-	f.StringVar(&flags.inherit, "env-inherit", "", "what to take from the server's environment: `none`, core or all")
+	f.StringVar(&flags.inherit, "env-inherit", "", "`what` to take from the server's environment: none, core or all")
 	f.DurationVar(&flags.timeout, "timeout", 0, "kill the process when it has run for this long, e.g. 30s")
 	f.DurationVar(&flags.grace, "grace", 0,
 		"how long the server keeps the process when the connection is lost; 0 ends it at once (default the server's, 30s)")
-	f.Lookup("grace").DefValue = ""
-	f.Lookup("timeout").DefValue = ""
 }
 
 // heapGrowth lets the heap, which is tiny, grow to some 16 MiB before it is

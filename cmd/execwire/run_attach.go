@@ -20,12 +20,9 @@ func attach(
 	keys := newKeyboard(flags, std)
 	defer keys.restore()
 
-	s := newSignalling(server, flags, std, keys, cancel)
+	s := newSignalling(flags, std, keys, cancel)
 	options.Resize, options.Signals, options.Terminate = s.resize, s.signals, s.terminate
-	options.OnStarted = func(p *execwirev1.Process) {
-		s.started(p)
-		keys.raw()
-	}
+	options.OnStarted = func(*execwirev1.Process) { keys.raw() }
 	options.OnLost = func(error) {
 		// Without raw mode Ctrl-C is a signal again, which gives up.
 		keys.restore()

@@ -8,20 +8,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-const (
-	// impatience is the time in which several SIGINT mean more than one.
-	impatience = 3 * time.Second
-	// stopTimeout bounds how long this program waits before it stops.
-	stopTimeout = 2 * time.Second
-)
+// impatience is the time in which several SIGINT mean more than one.
+const impatience = 3 * time.Second
 
 // signalling passes the signals this program gets on to the process.
 type signalling struct {
-	server *client.Client
 	std    streams
 	keys   *keyboard
 	target execwirev1.SignalTarget
@@ -29,8 +23,6 @@ type signalling struct {
 
 	// lost is whether the connection is lost at the moment.
 	lost atomic.Bool
-	// process is the process once it runs.
-	process atomic.Pointer[execwirev1.Process]
 
 	resize    chan *execwirev1.TerminalSize
 	signals   chan *execwirev1.RunSignal
@@ -42,11 +34,8 @@ type signalling struct {
 	interrupts []time.Time
 }
 
-func newSignalling(
-	server *client.Client, flags runFlags, std streams, keys *keyboard, giveUp context.CancelCauseFunc,
-) *signalling {
+func newSignalling(flags runFlags, std streams, keys *keyboard, giveUp context.CancelCauseFunc) *signalling {
 	s := &signalling{
-		server:    server,
 		std:       std,
 		keys:      keys,
 		target:    execwirev1.SignalTarget_SIGNAL_TARGET_GROUP,
@@ -63,13 +52,12 @@ func newSignalling(
 	return s
 }
 
-// started tells which process the signals are for.
-func (s *signalling) started(p *execwirev1.Process) { s.process.Store(p) }
-
 // begin takes the signals over; end gives them back.
 func (s *signalling) begin() {
 	list := []os.Signal{
-		syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGTSTP,
+		syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGWINCH,
+		// The terminal may have another size when this program was stopped.
+		syscall.SIGCONT,
 		// Taken, not ignored, which processes would inherit: a write to a pipe
 		// without a reader is then an error, and not the end.
 		syscall.SIGPIPE,
@@ -95,10 +83,8 @@ func (s *signalling) loop() {
 	for sig := range s.got {
 		switch sig {
 		case syscall.SIGPIPE:
-		case syscall.SIGWINCH:
+		case syscall.SIGWINCH, syscall.SIGCONT:
 			s.resized()
-		case syscall.SIGTSTP:
-			s.stop()
 		case syscall.SIGINT:
 			s.interrupt()
 		default:
@@ -161,36 +147,4 @@ func (s *signalling) kill() {
 	}:
 	default:
 	}
-}
-
-// stop stops the process, then this program, and continues both when somebody
-// continues this program. The process leads a session of its own, where nothing
-// would continue it after SIGTSTP, so the kernel ignores that: it gets SIGSTOP.
-func (s *signalling) stop() {
-	s.signalNow(execwirev1.Signal_SIGNAL_STOP)
-	s.keys.restore()
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // to oneself is always allowed
-	if s.process.Load() != nil && !s.lost.Load() {
-		s.keys.raw()
-	}
-	s.signalNow(execwirev1.Signal_SIGNAL_CONT)
-	s.resized()
-}
-
-// signalNow sends a signal and waits until the server has sent it on: a program
-// that is stopped sends nothing.
-func (s *signalling) signalNow(sig execwirev1.Signal) {
-	process := s.process.Load()
-	if process == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	// A process that cannot be stopped goes on until its output is not taken.
-	_, _ = s.server.Processes().SignalProcess(ctx, &execwirev1.SignalProcessRequest{
-		SessionId: process.GetSessionId(),
-		ProcessId: process.GetProcessId(),
-		Signal:    sig,
-		Target:    execwirev1.SignalTarget_SIGNAL_TARGET_GROUP,
-	})
 }

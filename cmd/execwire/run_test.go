@@ -221,7 +221,7 @@ func TestServeDrains(t *testing.T) {
 		out := startReading(t, c, "ready")
 		s.stop(t, syscall.SIGTERM, syscall.SIGINT)
 		_, _ = io.Copy(io.Discard, out)
-		if _ = c.Wait(); c.ProcessState.ExitCode() == 0 || errOut.String() == "" {
+		if _ = c.Wait(); c.ProcessState.ExitCode() != 137 || !strings.Contains(errOut.String(), "shut down") {
 			t.Errorf("exit code %d, stderr %q", c.ProcessState.ExitCode(), &errOut)
 		}
 	})
