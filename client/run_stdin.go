@@ -91,16 +91,19 @@ func (p *stdinPump) resume(offset, window uint64) error {
 	return nil
 }
 
-// accept says that the server has accepted all input up to offset.
+// accept says that the server has accepted all input up to offset. That can be
+// more than this stream has sent: input of the stream before it may have been on
+// its way into the process when this one began.
 func (p *stdinPump) accept(offset uint64) error {
 	if p == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if offset > p.sent {
-		return protocolErrorf("it accepted %d bytes of stdin when %d were sent", offset, p.sent)
+	if offset > p.read {
+		return protocolErrorf("it accepted %d bytes of stdin when %d were read", offset, p.read)
 	}
+	p.sent = max(p.sent, offset)
 	if offset > p.accepted {
 		p.release(offset)
 		notify(p.ready)

@@ -3,13 +3,13 @@ package eventlog
 // Snapshot is the beginning and the end of each stream that said something, in
 // the order of their numbers.
 type Snapshot struct {
-	Streams []StreamSnapshot
+	Streams []StreamSnapshot // one per stream, by number
 }
 
 // StreamSnapshot is the beginning and the end of one stream. Head and Tail do
 // not overlap; they are contiguous when Omitted is 0.
 type StreamSnapshot struct {
-	Stream  Stream
+	Stream  Stream // whose
 	Head    []byte // the first bytes, at most Limits.SnapshotBytes
 	Tail    []byte // the last bytes after Head, at most Limits.SnapshotBytes
 	Omitted uint64 // bytes between Head and Tail

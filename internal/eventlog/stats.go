@@ -12,10 +12,10 @@ type Stats struct {
 	// Totals are the bytes ever written, indexed by Stream.
 	Totals [streamEnd]uint64
 
-	Exited bool
-	Closed bool
+	Exited bool // AppendExited was called
+	Closed bool // AppendClosed was called
 
-	Owned        bool
+	Owned        bool   // somebody has the ownership
 	Held         bool   // released with hold
 	Acknowledged uint64 // seq; also of the last owner, once there is none
 	// UnacknowledgedBytes and ReservedBytes (of buffers that writers have) are

@@ -28,6 +28,7 @@ var defaultExcludes = []string{"*KEY*", "*SECRET*", "*TOKEN*"}
 // EnvironmentPolicy builds a child's environment from the server's. Its members apply in the order in which they are
 // listed. Patterns match whole names, ignoring case; "*" is any run of characters and "?" any one.
 type EnvironmentPolicy struct {
+	// Inherit says what of the server's environment to begin with.
 	Inherit Inherit
 	// IgnoreDefaultExcludes keeps names that match *KEY*, *SECRET* or *TOKEN*, which are dropped otherwise.
 	IgnoreDefaultExcludes bool

@@ -65,6 +65,7 @@ func (k Kind) String() string {
 
 // Error is what the functions of this package fail with, apart from a context's own cause.
 type Error struct {
+	// Kind says what went wrong, for those who translate it.
 	Kind Kind
 	// Field names the malformed part of the request, as in argv[2], env["LANG"] or cwd. Only for InvalidArgument.
 	Field string

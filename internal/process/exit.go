@@ -38,7 +38,7 @@ type ExitRecord struct {
 	Cause       Cause
 	UserTime    time.Duration // of the process and of those descendants it waited for; so are the next two
 	SystemTime  time.Duration
-	MaxRSSBytes int64 // the largest of them
+	MaxRSSBytes int64 // the largest of them; 0: smaller than this process, which the kernel counts in
 	WallTime    time.Duration
 	ExitedAt    time.Time // when it was reaped
 }
@@ -80,7 +80,7 @@ func (info childInfo) record(startedAt time.Time, usage *unix.Rusage) ExitRecord
 	rec := ExitRecord{
 		UserTime:    time.Duration(usage.Utime.Nano()),
 		SystemTime:  time.Duration(usage.Stime.Nano()),
-		MaxRSSBytes: int64(usage.Maxrss) << 10,
+		MaxRSSBytes: largestAbove(usage.Maxrss) << 10,
 		WallTime:    now.Sub(startedAt),
 		ExitedAt:    now,
 	}
@@ -90,4 +90,14 @@ func (info childInfo) record(startedAt time.Time, usage *unix.Rusage) ExitRecord
 		rec.Signal = syscall.Signal(info.union.status)
 	}
 	return rec
+}
+
+// largestAbove returns a child's largest resident set, in KiB, if it is the child's: the kernel begins counting with
+// that of the process that forked it, whose memory the child has until its exec.
+func largestAbove(maxrss int64) int64 {
+	var own unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err == nil && maxrss <= own.Maxrss {
+		return 0
+	}
+	return maxrss
 }

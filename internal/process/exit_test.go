@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/eventlog"
 )
 
 func TestExitRecordTellsCodeOrSignal(t *testing.T) {
@@ -38,11 +43,19 @@ func TestExitRecordTellsWhatItCost(t *testing.T) {
 	if got.UserTime+got.SystemTime <= 0 || got.UserTime+got.SystemTime > patience {
 		t.Errorf("CPU time %v + %v", got.UserTime, got.SystemTime)
 	}
-	if got.MaxRSSBytes < 100<<10 || got.MaxRSSBytes > 1<<30 {
-		t.Errorf("resident set %d", got.MaxRSSBytes)
+	if got.MaxRSSBytes != 0 {
+		t.Errorf("resident set of a small shell is %d, which is that of this test", got.MaxRSSBytes)
 	}
 	if got.WallTime <= 0 || got.ExitedAt.IsZero() || time.Since(got.ExitedAt) > patience {
 		t.Errorf("wall time %v, exited at %v", got.WallTime, got.ExitedAt)
+	}
+}
+
+func TestExitRecordTellsALargeResidentSet(t *testing.T) {
+	const size = 512 << 20 // more than this test, whatever ran in it before
+	_, got := run(t, shell(fmt.Sprintf("exec dd if=/dev/zero of=/dev/null bs=%d count=1 status=none", size)))
+	if got.MaxRSSBytes < size || got.MaxRSSBytes > 2*size {
+		t.Errorf("resident set %d", got.MaxRSSBytes)
 	}
 }
 
@@ -106,24 +119,55 @@ func TestExitedFollowsWhatWasReadable(t *testing.T) {
 }
 
 func TestExitedIsNotPutOffByAFloodingDescendant(t *testing.T) {
-	p := start(t, shell("yes & exit 5"))
-	wait(t, "exited", p.Exited())
+	spec := piped(shell("yes & read x; exit 5"))
+	spec.Output.WindowBytes = 8192 // the pipe never runs dry
+	p := start(t, spec)
 	owner, err := p.Log().Own(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for seen := false; !seen; {
+	poll(t, "a full pipe", func() bool { return readable(p.streams[0]) > 50_000 })
+	mustWrite(t, p, "\n")
+	wait(t, "exited", p.Exited())
+	before := p.Log().Stats().Totals[eventlog.Stdout]
+	for !p.Log().Stats().Exited {
 		batch, err := owner.Next(testContext(t), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, event := range batch.Events {
-			seen = seen || event.Kind.String() == "exited"
-			if err := owner.Acknowledge(event.Seq); err != nil {
-				t.Fatal(err)
-			}
+		if err := owner.Acknowledge(batch.Events[len(batch.Events)-1].Seq); err != nil {
+			t.Fatal(err)
+		}
+		if said := p.Log().Stats().Totals[eventlog.Stdout] - before; said > 1<<20 {
+			t.Fatalf("%d bytes since the exit, of which a pipe holds 65,536", said)
 		}
 	}
+	owner.Release(false)
+}
+
+// readable is what waits in a stream's pipe.
+func readable(s *stream) (n int) {
+	_ = s.conn.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return n
+}
+
+func TestExitedNeedsNoRoomWhenNothingIsLeftToSay(t *testing.T) {
+	spec := piped(shell("exec 2>&-; read x; head -c 4096 /dev/zero; read y"))
+	spec.Output.WindowBytes = 4096
+	p := start(t, spec)
+	poll(t, "the end of stderr", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.open == 1
+	})
+	owner, err := p.Log().Own(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, p, "\n")
+	poll(t, "the window to be used up", func() bool { return p.Log().Stats().Totals[eventlog.Stdout] == 4096 })
+	mustWrite(t, p, "\n")
+	poll(t, "the exit to be said", func() bool { return p.Log().Stats().Exited })
 	owner.Release(false)
 }
 

@@ -114,8 +114,8 @@ const (
 
 // TerminateResult says what Terminate did.
 type TerminateResult struct {
-	WasRunning bool
-	Method     Method
+	WasRunning bool   // the process had not exited when the call came
+	Method     Method // the strongest that was used
 	// Verified is set if it is known that no descendant is left alive. It never is on the rung of the process group:
 	// what left the group cannot be seen.
 	Verified bool

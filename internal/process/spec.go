@@ -33,7 +33,9 @@ type Spec struct {
 }
 
 // WindowSize is the size of a terminal in characters. A zero means the usual: 24 rows, 80 columns.
-type WindowSize struct{ Rows, Cols uint16 }
+type WindowSize struct {
+	Rows, Cols uint16 // 0: the usual
+}
 
 func (w WindowSize) withDefaults() WindowSize {
 	if w.Rows == 0 {

@@ -865,7 +865,8 @@ type ResourceUsage struct {
 	UserTime *durationpb.Duration `protobuf:"bytes,1,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
 	// Processor time in the kernel.
 	SystemTime *durationpb.Duration `protobuf:"bytes,2,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
-	// The largest resident set, in bytes.
+	// The largest resident set, in bytes. 0 when it was smaller than the
+	// server's own, which the operating system counts in.
 	MaxResidentBytes uint64 `protobuf:"varint,3,opt,name=max_resident_bytes,json=maxResidentBytes,proto3" json:"max_resident_bytes,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

@@ -804,7 +804,9 @@ func (x *RunEvents) GetEvents() []*ProcessEvent {
 // kept by the sender.
 type RunStdinAccepted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How much input was accepted since the start of the process.
+	// How much input was accepted since the start of the process. After a resume
+	// it can be more than this stream has sent: what the stream before it sent may
+	// have been on its way.
 	Offset        uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

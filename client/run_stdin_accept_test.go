@@ -1,0 +1,35 @@
+package client
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// An older stream's input can still get into the process after a newer stream
+// was told how much had been accepted. The server then accepts more than the
+// newer stream has sent, and that input must not be sent again.
+func TestStdinAcceptedBeyondWhatThisStreamSent(t *testing.T) {
+	p := newStdinPump(strings.NewReader("0123456789"), false, func(err error) { t.Errorf("reading: %v", err) })
+	defer p.stop()
+	if err := p.resume(0, 100); err != nil {
+		t.Fatal(err)
+	}
+	<-p.reading // all of it is read
+	if got := p.next().GetStdin(); string(got.GetData()) != "0123456789" {
+		t.Fatalf("the first stream sends %v", got)
+	}
+	if err := p.resume(0, 100); err != nil { // a new stream, before the process took it
+		t.Fatal(err)
+	}
+	if err := p.accept(4); err != nil {
+		t.Fatalf("input that the stream before had sent was accepted: %v", err)
+	}
+	if got := p.next().GetStdin(); got.GetOffset() != 4 || string(got.GetData()) != "456789" {
+		t.Errorf("the second stream sends %v", got)
+	}
+	var protocol *ProtocolError
+	if err := p.accept(11); !errors.As(err, &protocol) {
+		t.Errorf("accepting more than was ever read is %v", err)
+	}
+}
