@@ -260,3 +260,26 @@ func TestAGivenUpWriteIsNotWritten(t *testing.T) {
 		t.Errorf("%d tickets are left", len(p.in.tickets))
 	}
 }
+
+func TestASmallWriteNeitherOvertakesNorOutlivesALargeOne(t *testing.T) {
+	s := newSupervisor(t, Config{StdinQueueBytes: 100_000})
+	p, err := s.Start(testContext(t), piped(program("never-read")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuff(t, p)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	large, small := make(chan error, 1), make(chan error, 1)
+	go func() { large <- p.WriteStdin(ctx, make([]byte, 60000)) }()
+	waitForTickets(t, p, 1)
+	go func() { small <- p.WriteStdin(testContext(t), []byte("x")) }() // there is room for it
+	waitForTickets(t, p, 2)
+	gone := errors.New("client gone")
+	cancel(gone)
+	if err := <-large; !errors.Is(err, gone) {
+		t.Errorf("%v", err)
+	}
+	if err := <-small; err != nil {
+		t.Errorf("%v", err)
+	}
+}

@@ -11,7 +11,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+	"weak"
 
+	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/leakcheck"
 )
 
@@ -72,6 +75,52 @@ func TestCloseDoesNotWaitForThoseWhoLeftTheGroup(t *testing.T) {
 	write(t, file, "", 0o600)
 	pid, _ := strconv.Atoi(strings.Fields(heard)[1])
 	wantDead(t, []int{pid}) // it ends on its own, by SIGPIPE
+}
+
+func TestCloseKeepsWhatWasSaidBefore(t *testing.T) {
+	s := NewSupervisor(Config{})
+	spec := shell("head -c 60000 /dev/zero; exec sleep 1000")
+	spec.Output.WindowBytes = 4096
+	p, err := s.Start(testContext(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := p.Log().Own(0) // takes nothing, so that most of it stays in the pipe
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the shell to become sleep", func() bool {
+		name, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/comm")
+		return string(name) == "sleep\n"
+	})
+	if err := s.Close(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if total := p.Log().Stats().Totals[eventlog.Stdout]; total != 60000 {
+		t.Errorf("%d bytes", total)
+	}
+	owner.Release(false)
+}
+
+func TestAClosedProcessIsNotKeptAlive(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	start := func() weak.Pointer[Process] {
+		spec := program("trap-term")
+		spec.Timeout = time.Hour
+		p, err := s.Start(testContext(t), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		poll(t, "ready", func() bool { return p.Log().Stats().LastSeq > 0 })
+		terminate(t, p, Termination{Graceful: true, Timeout: time.Hour})
+		exit(t, p)
+		return weak.Make(p)
+	}
+	p := start()
+	poll(t, "the process to be forgotten", func() bool {
+		runtime.GC()
+		return p.Value() == nil
+	})
 }
 
 func TestCloseGivesUpWithItsContext(t *testing.T) {

@@ -167,7 +167,7 @@ func TestTerminationReachesTheGroup(t *testing.T) {
 
 func TestGracefulTerminationLeavesNoMemberThatIgnoresIt(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
-		script := "(trap '' TERM; exec sleep 1000) >/dev/null 2>&1 & echo ready $!; wait"
+		script := "sh -c 'trap \"\" TERM; echo ready $$; exec sleep 1000 >/dev/null 2>&1' & wait"
 		p := start(shell(script))
 		pids := family(t, p)
 		terminate(t, p, Termination{Graceful: true, Timeout: patience})
