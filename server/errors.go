@@ -93,6 +93,16 @@ func notImplemented(feature string) error {
 		feature+" is part of the contract, but this server does not implement it yet")
 }
 
+// reasonOf returns the reason that a translated error carries.
+func reasonOf(err error) string {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			return info.GetReason()
+		}
+	}
+	return ""
+}
+
 // toStatus translates any error of a handler into a status that carries an
 // ErrorInfo. Statuses that carry one already pass unchanged.
 func (s *Server) toStatus(err error) error {
@@ -184,10 +194,8 @@ func (s *Server) fromOther(err error) error {
 		s.cfg.Logger.Error("a call failed in an unforeseen way", "error", err)
 		return failure(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, nil, "the server failed; its log says more")
 	}
-	for _, detail := range st.Details() {
-		if _, ok := detail.(*errdetails.ErrorInfo); ok {
-			return err
-		}
+	if reasonOf(err) != "" {
+		return err
 	}
 	return failure(st.Code(), execwirev1.ErrorReason_ERROR_REASON_BROKEN_CALL, nil, st.Message())
 }

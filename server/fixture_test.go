@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ type settings struct {
 	limits    server.Limits
 	sessions  session.Config
 	principal func() auth.Principal
+	logger    *slog.Logger
 }
 
 func newFixture(t *testing.T, change ...func(*settings)) *fixture {
@@ -65,6 +67,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		Sessions:     sessions,
 		Limits:       set.limits,
 		Authenticate: func(context.Context) (auth.Principal, error) { return set.principal(), nil },
+		Logger:       set.logger,
 		Version:      "test",
 		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test", "API_TOKEN=hidden"},
 	})

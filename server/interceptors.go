@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strconv"
 
 	authmw "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
@@ -28,7 +29,7 @@ import (
 // first.
 func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
-		logging.UnaryServerInterceptor(s.callLogger(), logging.WithLevels(callLevel), logging.WithLogOnEvents(logging.FinishCall)),
+		logging.UnaryServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateUnary,
 		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
 		authmw.UnaryServerInterceptor(s.authenticate),
@@ -40,7 +41,7 @@ func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
 // first.
 func (s *Server) StreamInterceptors() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{
-		logging.StreamServerInterceptor(s.callLogger(), logging.WithLevels(callLevel), logging.WithLogOnEvents(logging.FinishCall)),
+		logging.StreamServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateStream,
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
 		authmw.StreamServerInterceptor(s.authenticate),
@@ -48,11 +49,31 @@ func (s *Server) StreamInterceptors() []grpc.StreamServerInterceptor {
 	}
 }
 
-// callLogger writes the lines of the logging interceptor to slog.
+// callLogger writes the lines of the logging interceptor to slog. The message
+// of an error stays out of them, because it can name a caller's commands and
+// paths; its reason says enough to count and to search by.
 func (s *Server) callLogger() logging.Logger {
 	return logging.LoggerFunc(func(ctx context.Context, level logging.Level, msg string, fields ...any) {
+		for i := 0; i+1 < len(fields); i += 2 {
+			if fields[i] == "grpc.error" {
+				fields = slices.Delete(fields, i, i+2)
+				break
+			}
+		}
 		s.cfg.Logger.Log(ctx, slog.Level(level), msg, fields...)
 	})
+}
+
+// callLogOptions makes one line of each call.
+func callLogOptions() []logging.Option {
+	return []logging.Option{
+		logging.WithLogOnEvents(logging.FinishCall),
+		logging.WithLevels(callLevel),
+		logging.WithDisableLoggingFields("grpc.component", "protocol", logging.MethodTypeFieldKey),
+		logging.WithErrorFields(func(err error) logging.Fields {
+			return logging.Fields{"reason", reasonOf(err)}
+		}),
+	}
 }
 
 // callLevel says how important the end of a call is. What clients do wrong is

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -236,4 +237,17 @@ func TestMalformedCallsNameTheField(t *testing.T) {
 	}
 	expectFailure(t, highSignal, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 	expectFailure(t, waitProcess, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+}
+
+func TestLogSaysWhyAndNotWhat(t *testing.T) {
+	var log bytes.Buffer
+	f := newFixture(t, func(s *settings) { s.logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	_, err := f.processes.StartProcess(f.ctx, command("p", "very-secret-program"))
+	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND)
+	if !strings.Contains(log.String(), "PROGRAM_NOT_FOUND") || !strings.Contains(log.String(), "StartProcess") {
+		t.Errorf("the log does not say what failed: %s", log.String())
+	}
+	if strings.Contains(log.String(), "secret") {
+		t.Errorf("the log names the caller's program: %s", log.String())
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -91,13 +90,10 @@ func (r *run) reject(err error) {
 		return
 	}
 	st := status.Convert(r.server.toStatus(err))
-	rejected := &execwirev1.RunRejected{Message: st.Message()}
-	for _, detail := range st.Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			rejected.Reason = execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+info.GetReason()])
-		}
-	}
-	r.outbox.post(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{Rejected: rejected}})
+	r.outbox.post(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{Rejected: &execwirev1.RunRejected{
+		Reason:  execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+reasonOf(st.Err())]),
+		Message: st.Message(),
+	}}})
 }
 
 // writeInput writes what the client sends to the process, and says how far it
