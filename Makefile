@@ -61,9 +61,16 @@ test-race: $(TOOLS) ## the short tests, with the race detector
 test-all: $(TOOLS) ## all tests, without the race detector
 	go test ./...
 
+# Each figure beside its floor in the same run: docs/perf.md says how. Without
+# cgo, as the daemon is built.
 .PHONY: bench
-bench: ## run the benchmarks
-	go test -run '^$$' -bench . -benchmem ./...
+bench: ## measure against the budgets and write the table of docs/perf.md
+	CGO_ENABLED=0 EXECWIRE_BENCH_TABLE=$(CURDIR)/docs/perf.md \
+		go test -timeout 15m -run '^$$' -bench '^BenchmarkBudgets$$' -benchtime 1x ./integration
+
+.PHONY: bench-packages
+bench-packages: ## run the benchmarks of single packages
+	go test -run '^$$' -bench . -benchmem ./client ./internal/... ./server
 
 # --- check -----------------------------------------------------------------
 

@@ -1,0 +1,155 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	ossignal "os/signal"
+	"strings"
+	"syscall"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// The floor of every row that goes through gRPC: a server in a process of its
+// own that has nothing behind its methods, with the transport set up as the
+// daemon's and the client's are.
+
+const (
+	bareChunk            = 32_700
+	bareStreamWindow     = 8 << 20
+	bareConnectionWindow = 16 << 20
+	bareBuffer           = 128 << 10
+)
+
+func init() { testproc.Register("bench-bare", serveBare) }
+
+var bareDescription = grpc.ServiceDesc{
+	ServiceName: "bench.Bare",
+	HandlerType: (*any)(nil),
+	Streams: []grpc.StreamDesc{
+		{StreamName: "Output", Handler: bareOutput, ServerStreams: true},
+		{StreamName: "Echo", Handler: bareEcho, ServerStreams: true, ClientStreams: true},
+	},
+}
+
+// bareOutput sends as many zeros as it is asked for.
+func bareOutput(_ any, stream grpc.ServerStream) error {
+	var wanted wrapperspb.Int64Value
+	if err := stream.RecvMsg(&wanted); err != nil {
+		return err
+	}
+	chunk := make([]byte, bareChunk)
+	for left := wanted.GetValue(); left > 0; left -= bareChunk {
+		m := &wrapperspb.BytesValue{Value: chunk[:min(left, bareChunk)]}
+		if err := stream.SendMsg(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bareEcho sends back what it gets.
+func bareEcho(_ any, stream grpc.ServerStream) error {
+	for {
+		var m wrapperspb.BytesValue
+		if err := stream.RecvMsg(&m); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := stream.SendMsg(&m); err != nil {
+			return err
+		}
+	}
+}
+
+// serveBare SOCKET prints where it listens and serves until it is signalled.
+func serveBare(args []string) int {
+	server := grpc.NewServer(
+		grpc.StaticStreamWindowSize(bareStreamWindow), grpc.StaticConnWindowSize(bareConnectionWindow),
+		grpc.WriteBufferSize(bareBuffer), grpc.ReadBufferSize(bareBuffer))
+	server.RegisterService(&bareDescription, nil)
+	signals := make(chan os.Signal, 2)
+	ossignal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	failed := make(chan error, 2)
+	for network, address := range map[string]string{"unix": args[0], "tcp": "127.0.0.1:0"} {
+		l, err := net.Listen(network, address)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		go func() { failed <- server.Serve(l) }()
+		if network == "tcp" {
+			network = "grpc"
+		}
+		fmt.Printf("%s://%s\n", network, l.Addr())
+	}
+	<-signals
+	server.Stop()
+	return 0
+}
+
+// dialBare connects to the floor as client.Dial does to the daemon.
+func (b *bench) dialBare(p *benchPeer, transport string) *grpc.ClientConn {
+	b.Helper()
+	target := "passthrough:///" + strings.TrimPrefix(p.urls[transport], "grpc://")
+	if transport == "unix" {
+		target = p.urls[transport]
+	}
+	conn, err := grpc.NewClient(target,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(bareStreamWindow), grpc.WithInitialConnWindowSize(bareConnectionWindow),
+		grpc.WithReadBufferSize(bareBuffer), grpc.WithWriteBufferSize(bareBuffer))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// receiveBare receives n bytes of a bare stream and checks that they are n.
+func (b *bench) receiveBare(conn *grpc.ClientConn, n int64) {
+	b.Helper()
+	stream, err := conn.NewStream(b.ctx, &bareDescription.Streams[0], "/bench.Bare/Output")
+	if err == nil {
+		err = stream.SendMsg(wrapperspb.Int64(n))
+	}
+	if err == nil {
+		err = stream.CloseSend()
+	}
+	var received int64
+	for err == nil {
+		var m wrapperspb.BytesValue
+		err = stream.RecvMsg(&m)
+		received += int64(len(m.GetValue()))
+	}
+	if err != io.EOF || received != n {
+		b.Fatalf("the bare stream gave %d bytes of %d: %v", received, n, err)
+	}
+}
+
+// bareRoundTrip opens a stream that echoes and returns one round trip on it.
+func (b *bench) bareRoundTrip(conn *grpc.ClientConn) func() {
+	b.Helper()
+	stream, err := conn.NewStream(b.ctx, &bareDescription.Streams[1], "/bench.Bare/Echo")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = stream.CloseSend() })
+	message := wrapperspb.Bytes([]byte("x"))
+	return func() {
+		var m wrapperspb.BytesValue
+		if err := stream.SendMsg(message); err != nil {
+			b.Fatal(err)
+		}
+		if err := stream.RecvMsg(&m); err != nil || len(m.GetValue()) != 1 {
+			b.Fatalf("the bare stream echoed %q: %v", m.GetValue(), err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package integration
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// measureIdle measures what a server costs that has nothing to do. Nothing is
+// done to make it give memory back: what it has is what an operator sees.
+func measureIdle(b *bench) []line {
+	server := b.startServer()
+	b.settle()
+	lines := []line{within("memory at rest", server.resident(), 20<<20, showMiB)}
+	c := b.dial(server, "unix")
+	b.start(c, benchCommand(truth))
+	lines = append(lines, idleConnections(b, server)...)
+	return append(lines, idleProcesses(b, server, c)...)
+}
+
+// settle gives a server time to come to rest.
+func (b *bench) settle() { time.Sleep(b.sizes.idle * 3 / 5) }
+
+func idleConnections(b *bench, server *benchPeer) []line {
+	before := server.resident()
+	for range b.sizes.connections {
+		b.dial(server, "unix")
+	}
+	b.settle()
+	after := server.resident()
+	b.raw("%d connections: %s before, %s after", b.sizes.connections, showMiB(before), showMiB(after))
+	return []line{within("memory per idle connection", (after-before)/int64(b.sizes.connections), 60<<10, showKiB)}
+}
+
+func idleProcesses(b *bench, server *benchPeer, c *client.Client) []line {
+	// What was started before is over, or counts.
+	b.settle()
+	n := b.sizes.processes
+	before, descriptors := server.resident(), server.descriptors()
+	for range n {
+		b.start(c, benchCommand("/bin/sleep", "600"))
+	}
+	b.settle()
+	after, opened := server.resident(), server.descriptors()-descriptors
+	b.raw("%d processes: %s and %d descriptors before, %s and %d after", n, showMiB(before), descriptors, showMiB(after), opened+descriptors)
+	spent := server.cpu()
+	time.Sleep(b.sizes.idle)
+	spent = server.cpu() - spent
+	each := line{what: "descriptors per idle process", ours: fmt.Sprintf("%.2f", float64(opened)/float64(n)),
+		budget: "≤ 3", met: opened <= 3*n}
+	return []line{
+		within("memory per idle process", (after-before)/int64(n), 40<<10, showKiB), each,
+		within(fmt.Sprintf("CPU in %v with %d idle processes and %d connections", b.sizes.idle, n, b.sizes.connections+1), spent, 0, showTime),
+	}
+}
+
+// measureFinished measures what is left of processes that are over and
+// forgotten.
+func measureFinished(b *bench) []line {
+	const size = 1 << 20
+	server := b.startServer("EXECWIRE_CLOSED_PROCESS_RETENTION=" + b.sizes.retention.String())
+	c := b.dial(server, "unix")
+	b.run(c, client.RunOptions{Process: benchCommand(truth)})
+	before := server.resident()
+	for range b.sizes.finished {
+		id := b.start(c, benchCommand(zeros(size)...))
+		got, err := c.Processes().WaitProcess(b.ctx, &execwirev1.WaitProcessRequest{ProcessId: id,
+			Condition: &execwirev1.WaitProcessRequest_Closed{Closed: &execwirev1.WaitForClosed{}}, Wait: durationpb.New(patience)})
+		if err != nil || !got.GetSatisfied() || got.GetProcess().GetExit().GetExitCode() != 0 {
+			b.Fatalf("got %v, %v", got, err)
+		}
+	}
+	peak := server.resident()
+	eventually(b, "the processes are forgotten", func() bool {
+		list, err := c.Processes().ListProcesses(b.ctx, &execwirev1.ListProcessesRequest{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return len(list.GetProcesses()) == 0
+	})
+	forgotten := server.resident()
+	time.Sleep(2 * b.sizes.idle)
+	after := server.resident()
+	b.raw("%d finished processes: %s before, %s at the end of the last, %s when they were forgotten, %s %v later",
+		b.sizes.finished, showMiB(before), showMiB(peak), showMiB(forgotten), showMiB(after), 2*b.sizes.idle)
+	return []line{within(fmt.Sprintf("memory left of %d finished processes of 1 MiB, %v after their retention", b.sizes.finished, 2*b.sizes.idle),
+		after-before, 16<<20, showMiB)}
+}
+
+// stallWriter writes nothing until it is opened.
+type stallWriter struct {
+	stalled chan struct{} // closed when the first bytes wait
+	opened  chan struct{}
+	once    sync.Once
+	discardCounter
+}
+
+func (w *stallWriter) Write(p []byte) (int, error) {
+	w.once.Do(func() { close(w.stalled) })
+	<-w.opened
+	return w.discardCounter.Write(p)
+}
+
+// measureStalled measures what a server keeps for a client that stops reading,
+// and that nothing is lost when it goes on.
+func measureStalled(b *bench) []line {
+	const retention = 1 << 20 // the default
+	server := b.startServer()
+	c := b.dial(server, "unix")
+	b.run(c, client.RunOptions{Process: benchCommand(truth)})
+	b.settle()
+	before := server.resident()
+	w := &stallWriter{stalled: make(chan struct{}), opened: make(chan struct{})}
+	ended := make(chan client.Exit, 1)
+	go func() {
+		ended <- b.run(c, client.RunOptions{Process: benchCommand(zeros(b.sizes.stalledBytes)...), Stdout: w})
+	}()
+	<-w.stalled
+	peak := before
+	for deadline := time.Now().Add(b.sizes.idle); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		peak = max(peak, server.resident())
+	}
+	close(w.opened)
+	exit := <-ended
+	if w.n != b.sizes.stalledBytes || exit.StdoutBytes != uint64(w.n) {
+		b.Errorf("%d of %d bytes arrived", w.n, b.sizes.stalledBytes)
+	}
+	b.raw("stalled client: %s before, %s while it stalls, %s after it took all", showMiB(before), showMiB(peak), showMiB(server.resident()))
+	return []line{within(fmt.Sprintf("memory for a client that stops reading %s, nothing lost", showMiB(b.sizes.stalledBytes)),
+		peak-before, retention+2<<20, showMiB)}
+}

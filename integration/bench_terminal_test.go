@@ -1,0 +1,116 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// The child only keeps the terminal open: the echo is the kernel's.
+var terminalChild = []string{"/bin/sleep", "600"}
+
+// measureTerminal times one key from its write to its echo.
+func measureTerminal(b *bench) []line {
+	server, bare := b.startServer(), b.startBare()
+	terminal := b.openTerminal()
+	var lines []line
+	for _, transport := range benchTransports {
+		trip := b.bareRoundTrip(b.dialBare(bare, transport))
+		key, end := b.runTerminal(b.dial(server, transport))
+		floor, trips, ours := samples[time.Duration]{}, samples[time.Duration]{}, samples[time.Duration]{}
+		for range b.sizes.echoes {
+			floor = append(floor, timed(terminal))
+			trips = append(trips, timed(trip))
+			ours = append(ours, timed(key))
+		}
+		end()
+		b.rawTimes("terminal in Go", floor)
+		b.rawTimes("bare round trip, "+transport, trips)
+		b.rawTimes("write → echo, "+transport, ours)
+		const extra = 30 * time.Microsecond
+		limit := floor.median() + trips.median() + extra
+		lines = append(lines, line{
+			what: "write → echo through a terminal, " + transport + ", p50", ours: showTime(ours.median()),
+			floor:  fmt.Sprintf("%s terminal + %s round trip", showTime(floor.median()), showTime(trips.median())),
+			ratio:  "+ " + showTime(ours.median()-floor.median()-trips.median()),
+			budget: fmt.Sprintf("floor + %s", showTime(extra)), met: ours.median() <= limit,
+		})
+	}
+	return lines
+}
+
+// openTerminal opens a terminal in this process and returns one key's way.
+func (b *bench) openTerminal() func() {
+	b.Helper()
+	cmd := exec.Command(terminalChild[0], terminalChild[1:]...)
+	master, err := pty.Start(cmd)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // says that it was killed
+		_ = master.Close()
+	})
+	buf := make([]byte, 16)
+	return func() {
+		if _, err := master.Write([]byte("x")); err != nil {
+			b.Fatal(err)
+		}
+		if n, err := master.Read(buf); err != nil || n != 1 || buf[0] != 'x' {
+			b.Fatalf("the terminal echoed %q: %v", buf[:n], err)
+		}
+	}
+}
+
+// runTerminal opens a terminal on the server and returns one key's way, and
+// what ends it.
+func (b *bench) runTerminal(c *client.Client) (key, end func()) {
+	b.Helper()
+	request := benchCommand(terminalChild...)
+	request.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{}}}
+	keys, input := io.Pipe()
+	echoes := make(chan string, 1)
+	terminate := make(chan *execwirev1.Termination, 1)
+	started, ended := make(chan struct{}), make(chan client.Exit, 1)
+	go func() {
+		exit, err := c.Run(b.ctx, client.RunOptions{Process: request, Stdin: keys, Stdout: chanWriter(echoes),
+			Terminate: terminate, OnStarted: func(*execwirev1.Process) { close(started) }})
+		if err != nil {
+			b.Error(err)
+		}
+		ended <- exit
+	}()
+	<-started
+	key = func() {
+		if _, err := input.Write([]byte("x")); err != nil {
+			b.Fatal(err)
+		}
+		if echo := <-echoes; echo != "x" {
+			b.Fatalf("the terminal echoed %q", echo)
+		}
+	}
+	return key, func() {
+		terminate <- killed
+		if exit := <-ended; exit.Signal == 0 {
+			b.Errorf("the terminal ended with %+v", exit)
+		}
+		_ = input.Close()
+	}
+}
+
+// chanWriter passes what is written on as one value.
+type chanWriter chan<- string
+
+func (w chanWriter) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
+
+var _ io.Writer = chanWriter(nil)

@@ -1,0 +1,149 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// budgetRow measures something that we have a budget for, beside its floor.
+type budgetRow struct {
+	name    string
+	measure func(*bench) []line
+}
+
+// budgetRows are the rows of the table in docs/perf.md, in its order.
+var budgetRows = []budgetRow{
+	{"spawn", measureSpawn},
+	{"spawn-rate", measureSpawnRate},
+	{"output", measureOutput},
+	{"terminal", measureTerminal},
+	{"small-request", measureSmallRequest},
+	{"idle", measureIdle},
+	{"finished", measureFinished},
+	{"stalled", measureStalled},
+	{"first-answer", measureFirstAnswer},
+}
+
+// BenchmarkBudgets measures every row once and, if EXECWIRE_BENCH_TABLE names a
+// file, puts the table into it. Nothing fails for being slow: the table says
+// what is met. Raw figures go to standard output.
+func BenchmarkBudgets(b *testing.B) {
+	lines := make([][]line, len(budgetRows))
+	whole := true
+	for i, row := range budgetRows {
+		measured := b.Run(row.name, func(b *testing.B) {
+			lines[i] = row.measure(&bench{TB: b, ctx: b.Context(), sizes: fullSizes})
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N), "ns/row")
+		})
+		whole = whole && measured && lines[i] != nil
+	}
+	path := os.Getenv("EXECWIRE_BENCH_TABLE")
+	if path == "" {
+		return
+	}
+	if !whole {
+		b.Fatalf("%s was left alone: a row failed or was not asked for", path)
+	}
+	if err := updateTable(path, lines); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// TestBudgetsMeasure runs every row once in small, so that the benchmarks keep
+// working: they fail when a byte is missing, an exit is wrong or a figure makes
+// no sense, not when one is bad.
+func TestBudgetsMeasure(t *testing.T) {
+	slow(t)
+	for _, row := range budgetRows {
+		t.Run(row.name, func(t *testing.T) {
+			lines := row.measure(&bench{TB: t, ctx: t.Context(), sizes: smokeSizes})
+			if len(lines) == 0 {
+				t.Error("there are no figures")
+			}
+			for _, l := range lines {
+				if l.what == "" || l.ours == "" || l.budget == "" {
+					t.Errorf("a line is incomplete: %+v", l)
+				}
+			}
+		})
+	}
+}
+
+// benchSizes says how much is measured.
+type benchSizes struct {
+	spawns       int // one after another, of each kind
+	rateRounds   int
+	rateSpawns   int // in one round
+	outputRounds int
+	outputBytes  int64 // in one round
+	echoes       int
+	requests     int
+	terminations int
+	starts       int // of the server
+	connections  int // idle
+	processes    int // idle
+	idle         time.Duration
+	finished     int           // processes
+	retention    time.Duration // of finished processes
+	stalledBytes int64
+}
+
+var fullSizes = benchSizes{
+	spawns: 600, rateRounds: 7, rateSpawns: 1000,
+	outputRounds: 7, outputBytes: 1 << 30, echoes: 5000,
+	requests: 4000, terminations: 50, starts: 40,
+	connections: 200, processes: 500, idle: 5 * time.Second,
+	finished: 200, retention: 2 * time.Second, stalledBytes: 512 << 20,
+}
+
+var smokeSizes = benchSizes{
+	spawns: 2, rateRounds: 1, rateSpawns: 65,
+	outputRounds: 1, outputBytes: 4 << 20, echoes: 10,
+	requests: 20, terminations: 2, starts: 1,
+	connections: 3, processes: 3, idle: 50 * time.Millisecond,
+	finished: 3, retention: 100 * time.Millisecond, stalledBytes: 4 << 20,
+}
+
+// bench is one row being measured.
+type bench struct {
+	testing.TB
+	ctx   context.Context
+	sizes benchSizes
+}
+
+// raw reports a figure as it was measured. Benchmarks write it past the
+// framework, which cuts their logs short.
+func (b *bench) raw(format string, args ...any) {
+	b.Helper()
+	if _, ok := b.TB.(*testing.B); ok {
+		fmt.Printf("    "+format+"\n", args...)
+		return
+	}
+	b.Logf(format, args...)
+}
+
+// benchCommand is what starts argv the way all rows do: with an environment of its
+// own, in /.
+func benchCommand(argv ...string) *execwirev1.StartProcessRequest {
+	return &execwirev1.StartProcessRequest{Command: &execwirev1.ProcessCommand{
+		Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{
+			Argv: argv, WorkingDirectory: "/",
+			Env: map[string]string{"PATH": "/usr/bin:/bin", "GORACE": "atexit_sleep_ms=0"}}}}}
+}
+
+// run runs a process to a successful end.
+func (b *bench) run(c *client.Client, options client.RunOptions) client.Exit {
+	b.Helper()
+	exit, err := c.Run(b.ctx, options)
+	if err != nil || exit.ShellCode() != 0 || exit.DroppedBytes != 0 {
+		// Not Fatal: runs go on in several goroutines.
+		b.Errorf("a process ended with %+v: %v", exit, err)
+	}
+	return exit
+}
