@@ -97,7 +97,7 @@ func then(code int, argv []string) []string {
 func TestAFloodSurvivesBrokenConnections(t *testing.T) {
 	stdoutBytes, stderrBytes := uint64(192<<20+3), uint64(64<<20+1)
 	if testing.Short() {
-		stdoutBytes, stderrBytes = 24<<20+3, 8<<20+1
+		stdoutBytes, stderrBytes = 12<<20+3, 4<<20+1 // 32 MiB through both doors
 	}
 	underFire(t, int64(stdoutBytes/12), func(t *testing.T, ctx context.Context, c *client.Client, s *command) {
 		before := s.residentBytes(t, "VmRSS")
@@ -151,7 +151,7 @@ func (c *command) expectBounded(t *testing.T, before int64) {
 func TestInputSurvivesBrokenConnections(t *testing.T) {
 	size := int64(6<<20 + 5)
 	if testing.Short() {
-		size = 3<<20 + 5
+		size = 1<<20 + 5
 	}
 	underFire(t, size/5, func(t *testing.T, ctx context.Context, c *client.Client, _ *command) {
 		echoed := testproc.StdoutPattern.NewVerifier()
