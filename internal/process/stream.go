@@ -16,6 +16,14 @@ import (
 // line discipline's buffer). A terminal cannot be asked how much is waiting.
 const terminalBacklog = 128 << 10
 
+const (
+	// floodRead is what no read returns of a pipe but a full one, whose writer waits for us.
+	floodRead = 60 << 10
+	// floodPipe is the capacity of the pipe from then on. The kernel's default, 64 KiB, is a little more than one read
+	// takes: the rest costs a read, an event and a message of its own, and the writer and we sleep in turn.
+	floodPipe = 256 << 10
+)
+
 // stream carries one stream of output into the event log. Its goroutine parks in the runtime's poller and holds no
 // buffer while it does.
 type stream struct {
@@ -28,6 +36,7 @@ type stream struct {
 	// mu is held over each read(2) with its Commit, so that what has left the pipe is in the log.
 	mu         sync.Mutex
 	spoke      bool // ever
+	flooded    bool // has the large pipe, or was refused it
 	ended      bool // at end of file, or given up
 	leaderGone bool // settle was called
 	settled    bool // what was readable at the exit is in the log
@@ -119,6 +128,11 @@ func (s *stream) read(fd uintptr) (n int, room bool, err error) {
 	}
 	n, err = readOnce(fd, buf)
 	s.writer.Commit(max(n, 0))
+	if n >= floodRead && !s.flooded {
+		s.flooded = true
+		// Users without privileges have a quota of such memory; the small pipe does too.
+		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, floodPipe)
+	}
 	return n, true, err
 }
 
