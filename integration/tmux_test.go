@@ -202,7 +202,8 @@ func TestATerminalIsGivenBackWhenTheServerIsGone(t *testing.T) {
 	p.enter("stty -a > " + settings + ".before")
 	p.awaitLine("local[0]$")
 	p.clear("local[0]$")
-	p.enter(execwire + " run --server " + server.urls[unixDoor] + " --grace 0 -t -i --cwd / -- cat")
+	p.enter(execwire + " run --server " + server.urls[unixDoor] + " --grace 0 -t -i --cwd / -- sh -c 'echo ready; exec cat'")
+	p.awaitLine("ready") // before that, keys are the local terminal's
 	p.enter("typed")
 	p.await("an echo and an answer", func(screen string) bool { return strings.Count(screen, "\ntyped\n") == 2 })
 	if err := server.Process.Kill(); err != nil {
