@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	ossignal "os/signal"
 	"strings"
 	"syscall"
@@ -34,6 +36,7 @@ var bareDescription = grpc.ServiceDesc{
 	HandlerType: (*any)(nil),
 	Streams: []grpc.StreamDesc{
 		{StreamName: "Output", Handler: bareOutput, ServerStreams: true},
+		{StreamName: "Relay", Handler: bareRelay, ServerStreams: true},
 		{StreamName: "Echo", Handler: bareEcho, ServerStreams: true, ClientStreams: true},
 	},
 }
@@ -52,6 +55,36 @@ func bareOutput(_ any, stream grpc.ServerStream) error {
 		}
 	}
 	return nil
+}
+
+// bareRelay sends what a process writes that writes as many zeros as it is asked
+// for: the shortest way from a pipe to a stream. It keeps nothing, numbers
+// nothing and waits for no acknowledgement.
+func bareRelay(_ any, stream grpc.ServerStream) error {
+	var wanted wrapperspb.Int64Value
+	if err := stream.RecvMsg(&wanted); err != nil {
+		return err
+	}
+	argv := zeros(wanted.GetValue())
+	cmd := exec.Command(argv[0], argv[1:]...)
+	output, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	chunk := make([]byte, bareChunk)
+	for err == nil {
+		var n int
+		if n, err = output.Read(chunk); n > 0 {
+			err = errors.Join(err, stream.SendMsg(&wrapperspb.BytesValue{Value: chunk[:n]}))
+		}
+	}
+	if err != io.EOF {
+		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+	}
+	return cmd.Wait()
 }
 
 // bareEcho sends back what it gets.
@@ -113,10 +146,11 @@ func (b *bench) dialBare(p *benchPeer, transport string) *grpc.ClientConn {
 	return conn
 }
 
-// receiveBare receives n bytes of a bare stream and checks that they are n.
-func (b *bench) receiveBare(conn *grpc.ClientConn, n int64) {
+// receiveBare receives n bytes by a method of the floor and checks that they are
+// n.
+func (b *bench) receiveBare(conn *grpc.ClientConn, method string, n int64) {
 	b.Helper()
-	stream, err := conn.NewStream(b.ctx, &bareDescription.Streams[0], "/bench.Bare/Output")
+	stream, err := conn.NewStream(b.ctx, &grpc.StreamDesc{ServerStreams: true}, "/bench.Bare/"+method)
 	if err == nil {
 		err = stream.SendMsg(wrapperspb.Int64(n))
 	}
@@ -137,7 +171,7 @@ func (b *bench) receiveBare(conn *grpc.ClientConn, n int64) {
 // bareRoundTrip opens a stream that echoes and returns one round trip on it.
 func (b *bench) bareRoundTrip(conn *grpc.ClientConn) func() {
 	b.Helper()
-	stream, err := conn.NewStream(b.ctx, &bareDescription.Streams[1], "/bench.Bare/Echo")
+	stream, err := conn.NewStream(b.ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/bench.Bare/Echo")
 	if err != nil {
 		b.Fatal(err)
 	}
