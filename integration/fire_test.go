@@ -151,7 +151,7 @@ func (c *command) expectBounded(t *testing.T, before int64) {
 func TestInputSurvivesBrokenConnections(t *testing.T) {
 	size := int64(6<<20 + 5)
 	if testing.Short() {
-		size = 1<<20 + 5
+		size = 3<<20 + 5
 	}
 	underFire(t, size/5, func(t *testing.T, ctx context.Context, c *client.Client, _ *command) {
 		echoed := testproc.StdoutPattern.NewVerifier()
