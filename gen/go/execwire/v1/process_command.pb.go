@@ -197,7 +197,9 @@ type StartProcessRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The id of the process in its session: at most 256 bytes, chosen by the
 	// caller, taken until the record of the process is removed. Empty lets the
-	// server choose, which makes the call unsafe to retry.
+	// server choose, which makes the call unsafe to retry. A retry finds the
+	// process only while its record is there: until closed_process_retention after
+	// its close, or longer when it is owned.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// What to run.
 	Command *ProcessCommand `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`

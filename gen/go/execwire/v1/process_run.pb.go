@@ -685,8 +685,12 @@ type RunStarted struct {
 	// of it is kept for each stream to have a turn, so that one stream alone
 	// blocks a little earlier.
 	OutputWindowBytes uint64 `protobuf:"varint,5,opt,name=output_window_bytes,json=outputWindowBytes,proto3" json:"output_window_bytes,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// How many events may be unacknowledged before the process blocks, shared
+	// between its streams in the same way. A process that writes byte by byte uses
+	// this window up first: acknowledge at a quarter of either, or after a moment.
+	OutputWindowEvents uint64 `protobuf:"varint,6,opt,name=output_window_events,json=outputWindowEvents,proto3" json:"output_window_events,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *RunStarted) Reset() {
@@ -750,6 +754,13 @@ func (x *RunStarted) GetStdinWindowBytes() uint64 {
 func (x *RunStarted) GetOutputWindowBytes() uint64 {
 	if x != nil {
 		return x.OutputWindowBytes
+	}
+	return 0
+}
+
+func (x *RunStarted) GetOutputWindowEvents() uint64 {
+	if x != nil {
+		return x.OutputWindowEvents
 	}
 	return 0
 }
@@ -944,14 +955,15 @@ const file_execwire_v1_process_run_proto_rawDesc = "" +
 	"\x06events\x18\x02 \x01(\v2\x16.execwire.v1.RunEventsH\x00R\x06events\x12F\n" +
 	"\x0estdin_accepted\x18\x03 \x01(\v2\x1d.execwire.v1.RunStdinAcceptedH\x00R\rstdinAccepted\x126\n" +
 	"\brejected\x18\x04 \x01(\v2\x18.execwire.v1.RunRejectedH\x00R\brejectedB\t\n" +
-	"\amessage\"\xd7\x01\n" +
+	"\amessage\"\x89\x02\n" +
 	"\n" +
 	"RunStarted\x12.\n" +
 	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\x12\x18\n" +
 	"\aresumed\x18\x02 \x01(\bR\aresumed\x12!\n" +
 	"\fstdin_offset\x18\x03 \x01(\x04R\vstdinOffset\x12,\n" +
 	"\x12stdin_window_bytes\x18\x04 \x01(\x04R\x10stdinWindowBytes\x12.\n" +
-	"\x13output_window_bytes\x18\x05 \x01(\x04R\x11outputWindowBytes\">\n" +
+	"\x13output_window_bytes\x18\x05 \x01(\x04R\x11outputWindowBytes\x120\n" +
+	"\x14output_window_events\x18\x06 \x01(\x04R\x12outputWindowEvents\">\n" +
 	"\tRunEvents\x121\n" +
 	"\x06events\x18\x01 \x03(\v2\x19.execwire.v1.ProcessEventR\x06events\"*\n" +
 	"\x10RunStdinAccepted\x12\x16\n" +

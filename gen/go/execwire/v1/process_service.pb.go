@@ -1107,7 +1107,7 @@ type TerminateProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the process had not exited when the call came.
 	WasRunning bool `protobuf:"varint,1,opt,name=was_running,json=wasRunning,proto3" json:"was_running,omitempty"`
-	// How the process ended. Absent only when the caller's deadline came first.
+	// How the process ended.
 	Exit *ExitRecord `protobuf:"bytes,2,opt,name=exit,proto3" json:"exit,omitempty"`
 	// The strongest means that was used.
 	Method KillMethod `protobuf:"varint,3,opt,name=method,proto3,enum=execwire.v1.KillMethod" json:"method,omitempty"`

@@ -101,7 +101,8 @@ type ProcessServiceClient interface {
 	// GetProcess describes one process. It never blocks.
 	GetProcess(ctx context.Context, in *GetProcessRequest, opts ...grpc.CallOption) (*GetProcessResponse, error)
 	// ListProcesses lists the processes of a session, closed ones included until
-	// their records are removed. It never blocks.
+	// their records are removed. A page ends early rather than exceed 1 MiB by more
+	// than one process. It never blocks.
 	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error)
 }
 
@@ -322,7 +323,8 @@ type ProcessServiceServer interface {
 	// GetProcess describes one process. It never blocks.
 	GetProcess(context.Context, *GetProcessRequest) (*GetProcessResponse, error)
 	// ListProcesses lists the processes of a session, closed ones included until
-	// their records are removed. It never blocks.
+	// their records are removed. A page ends early rather than exceed 1 MiB by more
+	// than one process. It never blocks.
 	ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error)
 	mustEmbedUnimplementedProcessServiceServer()
 }
