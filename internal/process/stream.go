@@ -109,16 +109,14 @@ func (s *stream) step(fd uintptr) outcome {
 }
 
 // read moves one read(2) into the log, unless the owner's window is used up. A stream that never speaks, as most do
-// not, is only looked at: it costs no buffer.
+// not, is only looked at: it costs no buffer. So is a terminal whose leader is gone: whether it has ended must not
+// depend on the owner's room, because nobody is told of it twice.
 func (s *stream) read(fd uintptr) (n int, room bool, err error) {
-	if !s.spoke && !s.terminal {
-		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		_, err := unix.Poll(look, 0)
-		switch {
-		case err != nil: // EINTR
-		case look[0].Revents == 0:
+	if !s.terminal && !s.spoke || s.terminal && s.leaderGone {
+		switch seen := look(fd); {
+		case seen == 0:
 			return 0, true, unix.EAGAIN
-		case look[0].Revents&unix.POLLIN == 0:
+		case seen&unix.POLLIN == 0:
 			return 0, true, nil // hung up, and nothing left to read
 		}
 	}
@@ -196,6 +194,21 @@ func (s *stream) settledLocked() {
 	}
 	s.settled = true
 	s.process.streamSettled()
+}
+
+// look asks what a read would meet. A hangup counts only when it was there before we looked for something to read: the
+// last writer may have written in between.
+func look(fd uintptr) int16 {
+	asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for range 2 {
+		if _, err := unix.Poll(asked, 0); err != nil {
+			return unix.POLLIN // EINTR: let the read find out
+		}
+		if seen := asked[0].Revents; seen == 0 || seen&unix.POLLIN != 0 {
+			return seen
+		}
+	}
+	return asked[0].Revents
 }
 
 func readOnce(fd uintptr, buf []byte) (int, error) {

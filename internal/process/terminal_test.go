@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/execwire/execwire/internal/testproc"
 )
 
@@ -97,6 +99,45 @@ func TestTerminalMayBeClosedAndOpenedAgain(t *testing.T) {
 	heard, record := run(t, onTerminal(shell(script), 0, 0))
 	if heard.terminal != "back again\r\n" || record.Code != 9 || record.Signal != 0 {
 		t.Errorf("%+v, %+v", heard, record)
+	}
+}
+
+// The owner takes over from the beginning, which leaves it no room, while nobody has the terminal open.
+func TestAClosedTerminalEndsWhenItsOwnerHasNoRoom(t *testing.T) {
+	const size = 300_000
+	gate := t.TempDir() + "/gate"
+	if err := unix.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spec := onTerminal(shell("head -c 300000 /dev/zero; exec <&- >&- 2>&-; read x < "+gate), 0, 0)
+	spec.Output.RetainedBytes = 64 << 10
+	p := start(t, spec)
+	owner, err := p.Log().Own(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for got := 0; got < size; {
+		batch, err := owner.Next(testContext(t), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range batch.Events {
+			got += len(event.Data)
+			_ = owner.Acknowledge(event.Seq)
+		}
+	}
+	poll(t, "the terminal to be closed", func() (hungUp bool) {
+		_ = p.streams[0].conn.Control(func(fd uintptr) { hungUp = look(fd) == unix.POLLHUP })
+		return hungUp
+	})
+	if owner, err = p.Log().Own(0); err != nil {
+		t.Fatal(err)
+	}
+	write(t, gate, "go\n", 0)
+	wait(t, "waited", p.waited)
+	_ = owner.Acknowledge(p.Log().Stats().LastSeq)
+	if record := exit(t, p); record.Code != 0 || record.Signal != 0 {
+		t.Errorf("%+v", record)
 	}
 }
 
