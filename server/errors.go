@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -61,12 +62,53 @@ var sessionErrors = map[session.Kind]translation{
 	session.ProcessOwned:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_OWNED},
 	session.StdinOffsetInvalid:   {codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID},
 	session.GraceTooLong:         {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	session.StdinQueueFull:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL},
 	session.Draining:             {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING},
+}
+
+// Sizes of what an error says. An error travels in the trailer of its call, for
+// which clients have a few KiB and a connection has limits that end it.
+const (
+	maxMessageBytes = 1 << 10
+	maxDetailBytes  = 256
+)
+
+// shorten cuts text at most bytes long, between characters, and says so.
+func shorten(text string, most int) string {
+	const ellipsis = "…"
+	if len(text) <= most {
+		return text
+	}
+	cut := most - len(ellipsis)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + ellipsis
+}
+
+// shortenDetails shortens what a detail takes over from a request. The rest of
+// the details is ours and short.
+func shortenDetails(details []protoadapt.MessageV1) {
+	for _, detail := range details {
+		switch d := detail.(type) {
+		case *errdetails.BadRequest:
+			for _, v := range d.FieldViolations {
+				v.Field, v.Description = shorten(v.Field, maxDetailBytes), shorten(v.Description, maxDetailBytes)
+			}
+		case *errdetails.ResourceInfo:
+			d.ResourceName, d.Description = shorten(d.ResourceName, maxDetailBytes), shorten(d.Description, maxDetailBytes)
+		}
+	}
 }
 
 // failure builds the status of an error whose reason is known. Details are
 // small messages of known types, so adding them cannot fail.
 func failure(code codes.Code, reason execwirev1.ErrorReason, metadata map[string]string, message string, details ...protoadapt.MessageV1) error {
+	message = shorten(message, maxMessageBytes)
+	for key, value := range metadata {
+		metadata[key] = shorten(value, maxDetailBytes)
+	}
+	shortenDetails(details)
 	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: reasonName(reason), Metadata: metadata}
 	st, err := status.New(code, message).WithDetails(append([]protoadapt.MessageV1{info}, details...)...)
 	if err != nil {
@@ -165,7 +207,13 @@ func fromSession(err *session.Error) error {
 		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
 	}
 	var details []protoadapt.MessageV1
+	metadata := map[string]string{"subject": err.Subject}
 	switch err.Kind {
+	case session.StdinQueueFull:
+		limit := strconv.Itoa(session.MaxWaitingInput)
+		metadata["limit_bytes"] = limit
+		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
+			{Subject: "waiting stdin", Description: "at most " + limit + " bytes"}}})
 	case session.SessionNotFound:
 		details = append(details, &errdetails.ResourceInfo{ResourceType: "session", ResourceName: err.Subject, Description: err.Error()})
 	case session.ProcessNotFound, session.ProcessAlreadyExists, session.ProcessOwned:
@@ -176,7 +224,7 @@ func fromSession(err *session.Error) error {
 	case session.Draining:
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)})
 	}
-	return failure(t.code, t.reason, map[string]string{"subject": err.Subject}, err.Error(), details...)
+	return failure(t.code, t.reason, metadata, err.Error(), details...)
 }
 
 // fromOther translates what is neither of the domain nor foreseen: statuses of

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -66,7 +68,7 @@ func (q *inputQueue) push(m *execwirev1.RunStdin) error {
 		return invalidOffset(fmt.Sprintf("input up to %d exceeds the window of %d bytes after the %d that were accepted", end, q.window, q.base))
 	}
 	if end > q.next {
-		q.add(m.GetData()[q.next-offset:])
+		q.add(piece(m.GetData(), q.next-offset))
 		q.next = end
 	}
 	if m.GetEndOfFile() {
@@ -150,4 +152,13 @@ func (q *inputQueue) take() (input, bool) {
 	q.pieces[0] = input{}
 	q.pieces = q.pieces[1:]
 	return piece, true
+}
+
+// piece is the data from skip on. It has no room behind it, which may be its
+// sender's, and keeps nothing in memory before it.
+func piece(data []byte, skip uint64) []byte {
+	if skip > 0 {
+		return bytes.Clone(data[skip:])
+	}
+	return slices.Clip(data)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -77,7 +78,7 @@ func (s *processService) WatchProcess(req *execwirev1.WatchProcessRequest, strea
 // watchLossless paces the process by the flow control of the stream: what the
 // transport took counts as taken.
 func watchLossless(p *session.Process, afterSeq uint64, stream grpc.ServerStreamingServer[execwirev1.WatchProcessResponse]) error {
-	owner, err := p.OwnLossless(afterSeq)
+	owner, err := p.OwnLossless(stream.Context(), afterSeq)
 	if err != nil {
 		return err
 	}
@@ -103,10 +104,12 @@ func watchLossless(p *session.Process, afterSeq uint64, stream grpc.ServerStream
 
 // lastSeq is the seq of the last event, or 0 if there is only a gap.
 func lastSeq(events []*execwirev1.ProcessEvent) uint64 {
-	if len(events) == 0 {
-		return 0
+	for _, e := range slices.Backward(events) {
+		if seq := e.GetSeq(); seq != 0 {
+			return seq
+		}
 	}
-	return events[len(events)-1].GetSeq()
+	return 0
 }
 
 // ReadOutput implements the RPC.
@@ -158,6 +161,9 @@ func collect(ctx context.Context, p *session.Process, reader *eventlog.Reader, b
 			budget -= size
 		}
 		cut := fits < len(batch.Events)
+		if cut && fits == 0 {
+			break // a gap belongs to the event after it
+		}
 		batch.Events = batch.Events[:fits]
 		events = append(events, toEvents(p, batch)...)
 		if cut {

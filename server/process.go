@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/process"
 )
@@ -19,7 +21,7 @@ var _ execwirev1.ProcessServiceServer = (*processService)(nil)
 
 // StartProcess implements the RPC.
 func (s *processService) StartProcess(ctx context.Context, req *execwirev1.StartProcessRequest) (*execwirev1.StartProcessResponse, error) {
-	p, _, err := s.server.start(ctx, req)
+	p, _, err := s.server.start(ctx, "", req)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +165,7 @@ func (s *processService) GetProcess(ctx context.Context, req *execwirev1.GetProc
 const (
 	defaultPageSize = 100
 	maxPageSize     = 1000
+	maxPageBytes    = 1 << 20 // a process remembers its arguments, which can be long
 )
 
 // ListProcesses implements the RPC. The token of a page is the id of the last
@@ -178,11 +181,13 @@ func (s *processService) ListProcesses(ctx context.Context, req *execwirev1.List
 	}
 	list, more := sess.Processes(req.GetPageToken(), size)
 	resp := &execwirev1.ListProcessesResponse{}
-	for _, p := range list {
+	for i, p := range list {
 		resp.Processes = append(resp.Processes, toProcess(p))
-	}
-	if more {
-		resp.NextPageToken = list[len(list)-1].ID()
+		last := i+1 == len(list)
+		if last && more || !last && proto.Size(resp) > maxPageBytes {
+			resp.NextPageToken = p.ID()
+			break
+		}
 	}
 	return resp, nil
 }

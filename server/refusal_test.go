@@ -38,7 +38,7 @@ func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
 		{"NUL in the directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "/\x00" }},
 		{"no directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "" }},
 		{"relative directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "tmp" }},
-		{"long id", "process_id", func(r *start, _ *direct) { r.ProcessId = strings.Repeat("x", server.MaxProcessIDBytes+1) }},
+		{"long id", "process_id", func(r *start, _ *direct) { r.ProcessId = strings.Repeat("x", server.MaxIDBytes+1) }},
 		{"no rows", "io.terminal.size.rows", func(r *start, _ *direct) { withTerminal(r, 0, 80) }},
 		{"too many columns", "io.terminal.size.columns", func(r *start, _ *direct) { withTerminal(r, 24, 65536) }},
 		{"unknown stdin mode", "io.pipes.stdin", func(r *start, _ *direct) { withStdin(r).GetIo().GetPipes().Stdin = 9 }},

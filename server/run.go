@@ -56,7 +56,7 @@ func (s *processService) openRun(stream runStream, first *execwirev1.RunProcessR
 		if err := s.server.cfg.Sessions.CheckGrace(m.Start.GetProcess().GetProcessId(), grace); err != nil {
 			return nil, err
 		}
-		p, created, err := s.server.start(stream.Context(), m.Start.GetProcess())
+		p, created, err := s.server.start(stream.Context(), "start.process.", m.Start.GetProcess())
 		if err != nil {
 			return nil, err
 		}
@@ -95,12 +95,14 @@ type run struct {
 	// noAcks is closed when the client has half-closed: from then on what was
 	// sent counts as taken.
 	noAcks chan struct{}
+	// acknowledged holds a token when something was.
+	acknowledged chan struct{}
 	// terminations holds a token for each termination under way.
 	terminations chan struct{}
 }
 
 func (s *processService) newRun(stream runStream, p *session.Process, afterSeq uint64, grace *time.Duration, resumed bool) (*run, error) {
-	owner, err := p.Own(afterSeq, grace)
+	owner, err := p.Own(stream.Context(), afterSeq, grace)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +110,7 @@ func (s *processService) newRun(stream runStream, p *session.Process, afterSeq u
 	r := &run{
 		server: s.server, process: p, owner: owner, stream: stream,
 		outbox: newOutbox(stream, afterSeq), input: newInputQueue(s.server.cfg.Limits.StdinQueue),
-		ctx: ctx, cancel: cancel, noAcks: make(chan struct{}),
+		ctx: ctx, cancel: cancel, noAcks: make(chan struct{}), acknowledged: make(chan struct{}, 1),
 		terminations: make(chan struct{}, maxTerminations),
 	}
 	if err := r.outbox.send(r.started(resumed)); err != nil {
@@ -123,11 +125,12 @@ func (r *run) started(resumed bool) *execwirev1.RunProcessResponse {
 	offset := r.process.StdinOffset()
 	r.input.begin(offset)
 	return &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Started{Started: &execwirev1.RunStarted{
-		Process:           toProcess(r.process),
-		Resumed:           resumed,
-		StdinOffset:       offset,
-		StdinWindowBytes:  uint64(r.server.cfg.Limits.StdinQueue),
-		OutputWindowBytes: uint64(r.server.cfg.Limits.window()),
+		Process:            toProcess(r.process),
+		Resumed:            resumed,
+		StdinOffset:        offset,
+		StdinWindowBytes:   uint64(r.server.cfg.Limits.StdinQueue),
+		OutputWindowBytes:  uint64(r.server.cfg.Limits.window()),
+		OutputWindowEvents: uint64(r.server.cfg.Limits.RetainedEvents),
 	}}}
 }
 
@@ -141,13 +144,17 @@ func (r *run) serve() error {
 	if errors.Is(err, eventlog.ErrFreed) {
 		err = followFreed(r.ctx, r.process, r.outbox.lastSent(), r.sendFreed)
 	}
+	taken := err == nil && r.awaitAcknowledgement()
 	stop()
 	switch cause := context.Cause(r.ctx); {
-	case err == nil:
+	case taken:
 		r.owner.Detach()
 		return nil
+	case err == nil:
+		// It was sent and may not have arrived: it is kept for the grace.
+		r.owner.Lost()
+		return nil
 	case errors.Is(cause, errDetached):
-		r.owner.Detach()
 		return nil
 	case r.stream.Context().Err() == nil && cause != nil && !errors.Is(cause, errRunOver):
 		// The client broke the rules; it may come back and follow them.
@@ -157,6 +164,42 @@ func (r *run) serve() error {
 		r.owner.Lost()
 		return err
 	}
+}
+
+// acknowledgementTimeout is how long a stream on which everything was sent waits
+// for the client to say that it has it.
+const acknowledgementTimeout = time.Second
+
+// awaitAcknowledgement blocks until the client has acknowledged the last event,
+// and reports whether it has. Without it nobody knows that what was sent has
+// arrived, and the record would be forgotten as if it had.
+func (r *run) awaitAcknowledgement() bool {
+	timeout := time.NewTimer(acknowledgementTimeout)
+	defer timeout.Stop()
+	for {
+		if stats := r.process.Log().Stats(); stats.Acknowledged >= stats.LastSeq || !stats.Owned {
+			return true
+		}
+		select {
+		case <-r.acknowledged:
+		case <-timeout.C:
+			return false
+		case <-r.ctx.Done():
+			return false
+		}
+	}
+}
+
+// leave settles the ownership as soon as it is known that the client is gone or
+// has given it up. The handler may be stuck in sending to a client that does
+// not read, and must not hold the process up.
+func (r *run) leave(err error) {
+	r.cancel(err)
+	if errors.Is(err, errDetached) {
+		r.owner.Detach()
+		return
+	}
+	r.owner.Lost()
 }
 
 // startWorkers starts the goroutines that the handler owns; the returned

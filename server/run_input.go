@@ -24,7 +24,7 @@ func (r *run) receive() {
 			err = r.handle(m)
 		}
 		if err != nil {
-			r.cancel(err)
+			r.leave(err)
 			return
 		}
 	}
@@ -33,8 +33,23 @@ func (r *run) receive() {
 // halfClosed ends stdin, and counts what was and will be sent as taken.
 func (r *run) halfClosed() {
 	close(r.noAcks)
-	r.input.end()
-	_ = r.owner.Acknowledge(r.outbox.lastSent())
+	if r.process.Spec().PipeStdin {
+		r.input.end()
+	}
+	_ = r.acknowledge(r.outbox.lastSent())
+}
+
+// acknowledge passes on what the client has taken. Where the server has ended
+// the ownership there is nobody to tell, and nothing wrong.
+func (r *run) acknowledge(seq uint64) error {
+	if err := r.owner.Acknowledge(seq); err != nil && !errors.Is(err, eventlog.ErrFreed) {
+		return err
+	}
+	select {
+	case r.acknowledged <- struct{}{}:
+	default:
+	}
+	return nil
 }
 
 // handle acts on one message. An error ends the stream.
@@ -45,9 +60,7 @@ func (r *run) handle(m *execwirev1.RunProcessRequest) error {
 	}
 	switch m := m.GetMessage().(type) {
 	case *execwirev1.RunProcessRequest_Acknowledge:
-		if err := r.owner.Acknowledge(m.Acknowledge.GetSeq()); !errors.Is(err, eventlog.ErrFreed) {
-			return err
-		}
+		return r.acknowledge(m.Acknowledge.GetSeq())
 	case *execwirev1.RunProcessRequest_Stdin:
 		return r.input.push(m.Stdin)
 	case *execwirev1.RunProcessRequest_Resize:
@@ -104,7 +117,7 @@ func (r *run) writeInput() {
 		if err != nil {
 			return
 		}
-		accepted, err := r.process.WriteStdinAt(r.ctx, in.offset, in.data, in.end)
+		accepted, err := r.writePiece(in)
 		if r.ctx.Err() != nil {
 			return
 		}
@@ -116,4 +129,15 @@ func (r *run) writeInput() {
 		r.input.accepted(accepted)
 		r.outbox.postAccepted(accepted)
 	}
+}
+
+// writePiece writes a piece of input in writes of the size that is allowed.
+func (r *run) writePiece(in input) (accepted uint64, err error) {
+	for most := r.server.cfg.Limits.StdinWrite; len(in.data) > most; {
+		if _, err := r.process.WriteStdinAt(r.ctx, in.offset, in.data[:most:most], false); err != nil {
+			return 0, err
+		}
+		in.offset, in.data = in.offset+uint64(most), in.data[most:]
+	}
+	return r.process.WriteStdinAt(r.ctx, in.offset, in.data, in.end)
 }

@@ -37,7 +37,8 @@ func (s *Server) find(ctx context.Context, sessionID, processID string) (*sessio
 }
 
 // start starts the process, or finds the one that the same request started.
-func (s *Server) start(ctx context.Context, req *execwirev1.StartProcessRequest) (p *session.Process, created bool, err error) {
+// The prefix is where the request is in its message, for errors.
+func (s *Server) start(ctx context.Context, prefix string, req *execwirev1.StartProcessRequest) (p *session.Process, created bool, err error) {
 	sess, err := s.open(ctx, req.GetSessionId())
 	if err != nil {
 		return nil, false, err
@@ -55,12 +56,12 @@ func (s *Server) start(ctx context.Context, req *execwirev1.StartProcessRequest)
 		id = uuid.NewString()
 	}
 	p, created, err = sess.Start(ctx, id, digest, spec)
-	return p, created, nameField(req.GetCommand(), err)
+	return p, created, nameField(prefix, req.GetCommand(), err)
 }
 
 // nameField gives a malformed part of a command the name that it has in the
 // request.
-func nameField(command *execwirev1.ProcessCommand, err error) error {
+func nameField(prefix string, command *execwirev1.ProcessCommand, err error) error {
 	var malformed *process.Error
 	if !errors.As(err, &malformed) || malformed.Kind != process.InvalidArgument {
 		return err
@@ -70,9 +71,9 @@ func nameField(command *execwirev1.ProcessCommand, err error) error {
 		named.Field = "working_directory"
 	}
 	if command.GetDirect() != nil {
-		named.Field = "command.direct." + named.Field
+		named.Field = prefix + "command.direct." + named.Field
 	} else {
-		named.Field = "command.prepared." + named.Field
+		named.Field = prefix + "command.prepared." + named.Field
 	}
 	return &named
 }
@@ -80,6 +81,10 @@ func nameField(command *execwirev1.ProcessCommand, err error) error {
 // digestOf identifies the content of a request. Deterministic encoding is only
 // promised within one build, and that is where digests are compared.
 func digestOf(req *execwirev1.StartProcessRequest) (session.Digest, error) {
+	if req.GetSessionId() == session.DefaultID { // by its name or by none
+		req = proto.CloneOf(req)
+		req.SessionId = ""
+	}
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {
 		return session.Digest{}, err

@@ -12,8 +12,9 @@ import (
 
 // Bounds of fields that no configuration changes.
 const (
-	// MaxProcessIDBytes is the longest process id.
-	MaxProcessIDBytes = 256
+	// MaxIDBytes is the longest id of a session or a process, and the longest
+	// page token.
+	MaxIDBytes = 256
 	// MaxWriteIDBytes is the longest id of a write.
 	MaxWriteIDBytes = 128
 	// maxSignal is the highest signal number of Linux.
@@ -25,6 +26,7 @@ const (
 
 // processReference is what every request about one process has.
 type processReference interface {
+	GetSessionId() string
 	GetProcessId() string
 }
 
@@ -37,7 +39,7 @@ func validateFields(m proto.Message) error {
 	case *execwirev1.RunProcessRequest:
 		return validateRun(m)
 	case *execwirev1.ListProcessesRequest:
-		return validatePage(m.GetPageSize())
+		return validatePage(m)
 	case *execwirev1.WriteStdinRequest:
 		if len(m.GetWriteId()) > MaxWriteIDBytes {
 			return invalidField("write_id", fmt.Sprintf("is longer than %d bytes", MaxWriteIDBytes))
@@ -64,21 +66,36 @@ func validateFields(m proto.Message) error {
 		}
 	}
 	if m, ok := m.(processReference); ok {
-		return validateReference("process_id", m.GetProcessId())
+		return validateReference("", m)
 	}
 	return nil
 }
 
-func validateReference(field, id string) error {
-	if id == "" {
-		return invalidField(field, "is empty: name the process")
+func validateReference(prefix string, m processReference) error {
+	if m.GetProcessId() == "" {
+		return invalidField(prefix+"process_id", "is empty: name the process")
+	}
+	return validateIDs(prefix, m)
+}
+
+// validateIDs bounds what names a process, also because an error repeats it.
+func validateIDs(prefix string, m processReference) error {
+	if err := validateID(prefix+"session_id", m.GetSessionId()); err != nil {
+		return err
+	}
+	return validateID(prefix+"process_id", m.GetProcessId())
+}
+
+func validateID(field, id string) error {
+	if len(id) > MaxIDBytes {
+		return invalidField(field, fmt.Sprintf("is longer than %d bytes", MaxIDBytes))
 	}
 	return nil
 }
 
 func validateStart(prefix string, m *execwirev1.StartProcessRequest) error {
-	if len(m.GetProcessId()) > MaxProcessIDBytes {
-		return invalidField(prefix+"process_id", fmt.Sprintf("is longer than %d bytes", MaxProcessIDBytes))
+	if err := validateIDs(prefix, m); err != nil {
+		return err
 	}
 	if err := validateCommand(prefix+"command", m.GetCommand()); err != nil {
 		return err
@@ -155,7 +172,7 @@ func validateRun(m *execwirev1.RunProcessRequest) error {
 		if err := validateDuration("resume.grace", message.Resume.GetGrace()); err != nil {
 			return err
 		}
-		return validateReference("resume.process_id", message.Resume.GetProcessId())
+		return validateReference("resume.", message.Resume)
 	}
 	return nil
 }
@@ -202,11 +219,14 @@ func validateTermination(field string, m *execwirev1.Termination) error {
 	return validateDuration(field+".graceful.timeout", m.GetGraceful().GetTimeout())
 }
 
-func validatePage(size int32) error {
-	if size < 0 {
+func validatePage(m *execwirev1.ListProcessesRequest) error {
+	if m.GetPageSize() < 0 {
 		return invalidField("page_size", "is negative")
 	}
-	return nil
+	if err := validateID("session_id", m.GetSessionId()); err != nil {
+		return err
+	}
+	return validateID("page_token", m.GetPageToken())
 }
 
 // validateDuration accepts an absent duration, and one that is not negative.

@@ -21,12 +21,14 @@ const (
 	GraceTooLong
 	// Draining: nothing new is started any more.
 	Draining
+	// StdinQueueFull: too much input waits for the process already.
+	StdinQueueFull
 )
 
 // Kinds returns every kind, so that tests can prove a translation complete.
 func Kinds() []Kind {
 	var all []Kind
-	for k := SessionNotFound; k <= Draining; k++ {
+	for k := SessionNotFound; k <= StdinQueueFull; k++ {
 		all = append(all, k)
 	}
 	return all
@@ -60,6 +62,8 @@ func (e *Error) Error() string {
 		text = fmt.Sprintf("input for process %q is not where it should be", e.Subject)
 	case GraceTooLong:
 		text = fmt.Sprintf("grace for process %q is too long", e.Subject)
+	case StdinQueueFull:
+		text = fmt.Sprintf("%d bytes wait for process %q to read its stdin, and no more may: write again when it has", MaxWaitingInput, e.Subject)
 	case Draining:
 		text = "the server is shutting down and starts nothing new"
 	default:

@@ -22,8 +22,8 @@ type ownerState struct {
 }
 
 // Ownership is the right to pace a process and to lose nothing of it. Reading
-// and acknowledging are for one goroutine each; ending it (Lost, Detach, Done)
-// happens once.
+// and acknowledging are for one goroutine each. Ending it, by Lost or Detach, is
+// for any, any number of times; the first one counts.
 type Ownership struct {
 	*eventlog.Owner
 
@@ -34,24 +34,28 @@ type Ownership struct {
 // Own takes the ownership from whoever has it, whose reads then fail with
 // [eventlog.ErrReplaced], and goes on after afterSeq, which counts as
 // acknowledged. A nil grace is the default; more than the maximum is kind
-// [GraceTooLong].
-func (p *Process) Own(afterSeq uint64, grace *time.Duration) (*Ownership, error) {
+// [GraceTooLong]. A ctx that has ended takes nothing: a caller that is gone must
+// not displace one that came after it.
+func (p *Process) Own(ctx context.Context, afterSeq uint64, grace *time.Duration) (*Ownership, error) {
 	keep, err := p.session.registry.resolveGrace(p.id, grace)
 	if err != nil {
 		return nil, err
 	}
-	return p.own(afterSeq, keep, false)
+	return p.own(ctx, afterSeq, keep, false)
 }
 
 // OwnLossless paces the process for a watcher that has no claim to it: kind
 // [ProcessOwned] while somebody owns the process or may come back to it.
-func (p *Process) OwnLossless(afterSeq uint64) (*Ownership, error) {
-	return p.own(afterSeq, 0, true)
+func (p *Process) OwnLossless(ctx context.Context, afterSeq uint64) (*Ownership, error) {
+	return p.own(ctx, afterSeq, 0, true)
 }
 
-func (p *Process) own(afterSeq uint64, grace time.Duration, lossless bool) (*Ownership, error) {
+func (p *Process) own(ctx context.Context, afterSeq uint64, grace time.Duration, lossless bool) (*Ownership, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if lossless && p.owner != (ownerState{}) {
 		return nil, &Error{Kind: ProcessOwned, Subject: p.id}
 	}
@@ -61,6 +65,10 @@ func (p *Process) own(afterSeq uint64, grace time.Duration, lossless bool) (*Own
 	}
 	if p.owner.lost != nil {
 		p.owner.lost.Stop()
+	}
+	if before := p.owner.current; before != nil {
+		// It may be stuck in sending, and counts as a reader until it lets go.
+		before.Release(false)
 	}
 	o := &Ownership{Owner: owner, process: p, grace: grace}
 	p.owner = ownerState{current: o, lossless: lossless}
@@ -102,7 +110,6 @@ func (o *Ownership) Lost() {
 	p := o.process
 	p.mu.Lock()
 	if p.owner.current != o {
-		o.Release(false) // a replaced owner counts as a reader until it lets go
 		p.mu.Unlock()
 		return
 	}

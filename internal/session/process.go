@@ -24,6 +24,7 @@ type Process struct {
 	mu     sync.Mutex
 	owner  ownerState // guarded by mu
 	closed bool       // guarded by mu; the log has ended, and its watcher knows
+	rested bool       // guarded by mu; it was at rest, and the registry knows
 }
 
 // ID returns the id of the process in its session.
@@ -49,14 +50,21 @@ func (p *Process) watchClosed() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.session.registry.end()
 	p.retain()
 }
 
 // retain begins the retention of the record anew if the process has closed and
 // nobody owns it or may come back to it. Whoever ends an ownership calls it.
 func (p *Process) retain() {
-	if p.isAtRest() {
+	p.mu.Lock()
+	rests := p.rests()
+	news := rests && !p.rested
+	p.rested = p.rested || rests
+	p.mu.Unlock()
+	if news {
+		p.session.registry.end()
+	}
+	if rests {
 		p.session.expire(p, p.session.registry.cfg.ClosedRetention)
 		p.session.registry.cfg.OnChange()
 	}
@@ -66,5 +74,8 @@ func (p *Process) retain() {
 func (p *Process) isAtRest() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.closed && p.owner == ownerState{}
+	return p.rests()
 }
+
+// rests is isAtRest with mu held.
+func (p *Process) rests() bool { return p.closed && p.owner == ownerState{} }

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +47,7 @@ type Registry struct {
 	mu       sync.Mutex
 	sessions map[string]*Session // guarded by mu; default sessions by principal
 	draining bool                // guarded by mu
-	active   int                 // guarded by mu; processes that are not closed
+	active   int                 // guarded by mu; processes that were not at rest yet
 	idle     chan struct{}       // guarded by mu; closed when draining and active == 0
 }
 
@@ -96,8 +98,9 @@ func (r *Registry) Drain() {
 	r.checkIdle()
 }
 
-// WaitIdle blocks until the registry drains and every process has closed, or
-// ctx ends, whose cause it then returns.
+// WaitIdle blocks until the registry drains, every process has closed and no
+// owner is on its way to take or to fetch its end, or until ctx ends, whose
+// cause it then returns.
 func (r *Registry) WaitIdle(ctx context.Context) error {
 	select {
 	case <-r.idle:
@@ -107,7 +110,7 @@ func (r *Registry) WaitIdle(ctx context.Context) error {
 	}
 }
 
-// Active returns the number of processes that have not closed.
+// Active returns the number of processes that WaitIdle waits for.
 func (r *Registry) Active() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,13 +126,19 @@ func (r *Registry) Close(ctx context.Context) error {
 		return errors.Join(errors.New("failed to end every process"), err)
 	}
 	r.watchers.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.sessions {
+	// Not while holding mu: a session's lock comes before it.
+	for _, s := range r.takeSessions() {
 		s.forgetAll()
 	}
-	clear(r.sessions)
 	return nil
+}
+
+func (r *Registry) takeSessions() []*Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := slices.Collect(maps.Values(r.sessions))
+	clear(r.sessions)
+	return list
 }
 
 // begin counts a process that is about to start.
@@ -143,7 +152,7 @@ func (r *Registry) begin() error {
 	return nil
 }
 
-// end counts a process that has closed, or did not start.
+// end counts a process that is at rest for the first time, or did not start.
 func (r *Registry) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

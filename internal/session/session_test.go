@@ -137,14 +137,14 @@ func TestGraceEndsTheProcessUnlessSomebodyOwnsIt(t *testing.T) {
 	abandoned, kept := f.start(t, "abandoned", "/bin/cat"), f.start(t, "kept", "/bin/cat")
 	grace := 20 * time.Millisecond
 	for _, p := range []*session.Process{abandoned, kept} {
-		o, err := p.Own(0, &grace)
+		o, err := p.Own(f.ctx, 0, &grace)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.Lost()
 	}
 	long := time.Hour
-	if _, err := kept.Own(0, &long); err != nil {
+	if _, err := kept.Own(f.ctx, 0, &long); err != nil {
 		t.Fatal(err)
 	}
 	<-abandoned.Exited()
@@ -164,7 +164,7 @@ func TestExpiryAndResumeRaceHasOneOutcome(t *testing.T) {
 	for i := range 200 {
 		p := f.start(t, fmt.Sprint(i), "/bin/cat")
 		grace := 500 * time.Microsecond
-		o, err := p.Own(0, &grace)
+		o, err := p.Own(f.ctx, 0, &grace)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestExpiryAndResumeRaceHasOneOutcome(t *testing.T) {
 		if i%2 == 0 {
 			time.Sleep(grace)
 		}
-		again, err := p.Own(0, nil)
+		again, err := p.Own(f.ctx, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,11 +192,11 @@ func TestExpiryAndResumeRaceHasOneOutcome(t *testing.T) {
 func TestReplacedOwnerHasNoSay(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
-	first, err := p.Own(0, new(time.Duration))
+	first, err := p.Own(f.ctx, 0, new(time.Duration))
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := p.Own(0, nil)
+	second, err := p.Own(f.ctx, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestManyTakeoversUseNothingUp(t *testing.T) {
 	p := f.start(t, "p", "/bin/cat")
 	var before *session.Ownership
 	for i := range 3 * p.Log().Limits().MaxReaders {
-		o, err := p.Own(0, nil)
+		o, err := p.Own(f.ctx, 0, nil)
 		if err != nil {
 			t.Fatalf("take-over %d: %v", i, err)
 		}
@@ -233,14 +233,14 @@ func TestManyTakeoversUseNothingUp(t *testing.T) {
 func TestLosslessWatcherNeverDisplacesAnOwner(t *testing.T) {
 	f := newFixture(t, session.Config{DefaultGrace: time.Hour})
 	p := f.start(t, "p", "/bin/cat")
-	o, err := p.Own(0, nil)
+	o, err := p.Own(f.ctx, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = p.OwnLossless(0)
+	_, err = p.OwnLossless(f.ctx, 0)
 	wantKind(t, err, session.ProcessOwned)
 	o.Lost()
-	_, err = p.OwnLossless(0) // the owner may come back
+	_, err = p.OwnLossless(f.ctx, 0) // the owner may come back
 	wantKind(t, err, session.ProcessOwned)
 }
 
@@ -248,7 +248,7 @@ func TestGraceBeyondTheMaximumIsRefused(t *testing.T) {
 	f := newFixture(t, session.Config{MaxGrace: time.Minute})
 	p := f.start(t, "p", "/bin/cat")
 	tooLong := time.Hour
-	_, err := p.Own(0, &tooLong)
+	_, err := p.Own(f.ctx, 0, &tooLong)
 	wantKind(t, err, session.GraceTooLong)
 	if p.Owned() {
 		t.Error("a refused owner owns")
@@ -273,10 +273,111 @@ func TestDrainRefusesStartsAndWaitsForTheRest(t *testing.T) {
 	f.registry.Drain() // again changes nothing
 }
 
+// A start that is retried while the registry closes takes a session's lock and
+// then the registry's; Close must not take them the other way round.
+func TestCloseWhileStartsAreRetried(t *testing.T) {
+	for range 300 {
+		registry := session.NewRegistry(process.NewSupervisor(process.Config{}), session.Config{})
+		s, err := registry.Open("tester", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
+		var starters sync.WaitGroup
+		for i := range 4 {
+			starters.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					_, _, _ = s.Start(ctx, fmt.Sprint(i, n), session.Digest{}, spec("/nonexistent"))
+				}
+			})
+		}
+		err = registry.Close(ctx)
+		stop()
+		starters.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDrainWaitsForAnOwnerThatMayComeBack(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", "/bin/true")
+	hour := time.Hour
+	o, err := p.Own(f.ctx, 0, &hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Lost()
+	<-p.Closed()
+	f.registry.Drain()
+	soon, cancel := context.WithTimeoutCause(f.ctx, 50*time.Millisecond, errors.New("not idle"))
+	defer cancel()
+	if f.registry.WaitIdle(soon) == nil {
+		t.Fatal("the drain is over while the end of a process may still be fetched")
+	}
+	again, err := p.Own(f.ctx, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Detach()
+	if err := f.registry.WaitIdle(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCallerThatIsGoneDisplacesNobody(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", "/bin/cat")
+	o, err := p.Own(f.ctx, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancelCause(f.ctx)
+	cancel(errors.New("gone"))
+	if _, err := p.Own(gone, 0, nil); err == nil || err.Error() != "gone" {
+		t.Errorf("a caller that is gone owns: %v", err)
+	}
+	if err := o.Acknowledge(0); err != nil || !p.Owned() {
+		t.Errorf("the owner that is there was displaced: %v", err)
+	}
+}
+
+func TestWaitingInputIsBounded(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", testproc.Argv("never-read")...)
+	piece := make([]byte, 1<<20)
+	ctx, stop := context.WithCancelCause(f.ctx)
+	results := make(chan error, 20)
+	for range cap(results) {
+		go func() { results <- p.WriteStdinOnce(ctx, "", piece) }()
+	}
+	refused := 0
+	for accepted := 0; refused < cap(results)-session.MaxWaitingInput>>20-accepted; {
+		err := <-results
+		var typed *session.Error
+		switch {
+		case err == nil:
+			accepted++
+		case errors.As(err, &typed) && typed.Kind == session.StdinQueueFull:
+			refused++
+		default:
+			t.Fatal(err)
+		}
+	}
+	stop(errors.New("the test has seen enough"))
+	if refused == 0 {
+		t.Error("nothing was refused")
+	}
+	for range session.MaxWaitingInput >> 20 {
+		<-results
+	}
+}
+
 func TestOwnersInputSkipsWhatWasAccepted(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
-	o, err := p.Own(0, nil)
+	o, err := p.Own(f.ctx, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

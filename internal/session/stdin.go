@@ -9,12 +9,17 @@ import (
 // MaxWriteIDs is how many ids of writes are remembered per process.
 const MaxWriteIDs = 4096
 
+// MaxWaitingInput is how many bytes of input, those of the process's queue not
+// counted, may wait for one process at once.
+const MaxWaitingInput = 4 << 20
+
 // stdin keeps input in order and free of repetition. Its lock is a channel so
 // that waiting for it ends with the waiter's context.
 type stdin struct {
 	lock chan struct{} // holds one token when nobody writes
 
-	offset atomic.Uint64 // input accepted from owners; written under lock
+	offset  atomic.Uint64 // input accepted from owners; written under lock
+	waiting atomic.Int64  // bytes of those who wait for lock, and of who holds it
 
 	// guarded by lock
 	ended   bool // an owner has ended its input
@@ -29,16 +34,26 @@ func newStdin() *stdin {
 	return s
 }
 
-func (s *stdin) acquire(ctx context.Context) error {
+// acquire blocks until the caller may write its n bytes.
+func (s *stdin) acquire(ctx context.Context, id string, n int) error {
+	if s.waiting.Add(int64(n)) > MaxWaitingInput {
+		s.waiting.Add(-int64(n))
+		return &Error{Kind: StdinQueueFull, Subject: id}
+	}
 	select {
 	case <-s.lock:
 		return nil
 	case <-ctx.Done():
+		s.waiting.Add(-int64(n))
 		return context.Cause(ctx)
 	}
 }
 
-func (s *stdin) release() { s.lock <- struct{}{} }
+// release lets the next one write.
+func (s *stdin) release(n int) {
+	s.waiting.Add(-int64(n))
+	s.lock <- struct{}{}
+}
 
 // remember notes an id and forgets the oldest beyond [MaxWriteIDs].
 func (s *stdin) remember(id string) {
@@ -57,13 +72,14 @@ func (s *stdin) remember(id string) {
 
 // WriteStdinOnce queues input, all or nothing, unless a write with the same id
 // was queued before; an empty id is never the same. It blocks while the queue
-// is full, and behind other writers of the same process. The process owns data
-// afterwards.
+// is full, and behind other writers of the same process; when more than
+// [MaxWaitingInput] waits already it is kind [StdinQueueFull]. The process owns
+// data afterwards.
 func (p *Process) WriteStdinOnce(ctx context.Context, id string, data []byte) error {
-	if err := p.stdin.acquire(ctx); err != nil {
+	if err := p.stdin.acquire(ctx, p.id, len(data)); err != nil {
 		return err
 	}
-	defer p.stdin.release()
+	defer p.stdin.release(len(data))
 	if _, seen := p.stdin.seen[id]; seen {
 		return nil
 	}
@@ -82,10 +98,10 @@ func (p *Process) WriteStdinOnce(ctx context.Context, id string, data []byte) er
 // [StdinOffsetInvalid]. It blocks like [Process.WriteStdinOnce].
 func (p *Process) WriteStdinAt(ctx context.Context, offset uint64, data []byte, end bool) (accepted uint64, err error) {
 	s := p.stdin
-	if err := s.acquire(ctx); err != nil {
+	if err := s.acquire(ctx, p.id, 0); err != nil { // its window bounds an owner
 		return 0, err
 	}
-	defer s.release()
+	defer s.release(0)
 	before := s.offset.Load()
 	if offset > before {
 		return before, &Error{Kind: StdinOffsetInvalid, Subject: p.id,

@@ -28,7 +28,9 @@ const (
 // reason, never on the message; the message is for people. Where they fit,
 // google.rpc.BadRequest (which field, what is wrong, how to fix it),
 // ResourceInfo (which process or session), QuotaFailure (which limit, its
-// value) and RetryInfo are attached too.
+// value) and RetryInfo are attached too. Only what gRPC itself refuses before it
+// hands the call on has no ErrorInfo: a unary request that cannot be decoded, or
+// a message of more than twice the size the server takes.
 type ErrorReason int32
 
 const (
@@ -53,8 +55,8 @@ const (
 	ErrorReason_ERROR_REASON_CALL_CANCELLED ErrorReason = 7
 	// The caller's deadline passed. DEADLINE_EXCEEDED.
 	ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED ErrorReason = 8
-	// The call broke the rules of gRPC itself, e.g. a message that cannot be
-	// decoded. The code says more.
+	// The call broke the rules of gRPC itself, e.g. by a message in the middle of
+	// a stream that cannot be decoded. The code says more.
 	ErrorReason_ERROR_REASON_BROKEN_CALL ErrorReason = 9
 	// The session does not exist, or belongs to another principal, which is the
 	// same to the caller. NOT_FOUND.
@@ -121,6 +123,10 @@ const (
 	// A message came at a place of the stream where it has no meaning, e.g. a
 	// second start. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE ErrorReason = 56
+	// More input waits for room in the process's stdin than the server keeps;
+	// metadata "limit_bytes" says how much that is. Write again when the process
+	// has read some. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL ErrorReason = 57
 )
 
 // Enum value maps for ErrorReason.
@@ -158,6 +164,7 @@ var (
 		54: "ERROR_REASON_NOT_A_TERMINAL",
 		55: "ERROR_REASON_STDIN_OFFSET_INVALID",
 		56: "ERROR_REASON_UNEXPECTED_MESSAGE",
+		57: "ERROR_REASON_STDIN_QUEUE_FULL",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":            0,
@@ -192,6 +199,7 @@ var (
 		"ERROR_REASON_NOT_A_TERMINAL":         54,
 		"ERROR_REASON_STDIN_OFFSET_INVALID":   55,
 		"ERROR_REASON_UNEXPECTED_MESSAGE":     56,
+		"ERROR_REASON_STDIN_QUEUE_FULL":       57,
 	}
 )
 
@@ -226,7 +234,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xe3\b\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x86\t\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -259,7 +267,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1cERROR_REASON_WRITE_TOO_LARGE\x105\x12\x1f\n" +
 	"\x1bERROR_REASON_NOT_A_TERMINAL\x106\x12%\n" +
 	"!ERROR_REASON_STDIN_OFFSET_INVALID\x107\x12#\n" +
-	"\x1fERROR_REASON_UNEXPECTED_MESSAGE\x108B\xa6\x01\n" +
+	"\x1fERROR_REASON_UNEXPECTED_MESSAGE\x108\x12!\n" +
+	"\x1dERROR_REASON_STDIN_QUEUE_FULL\x109B\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 
