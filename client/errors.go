@@ -121,7 +121,8 @@ var ErrLost = errors.New("the process was lost")
 type LostError struct {
 	// ProcessID is the process.
 	ProcessID string
-	// Started is whether the server ever said that the process runs.
+	// Started is whether the server ever said that the process runs. When it is
+	// not, whether the command ran is not known.
 	Started bool
 	// Exit is how it ended if that was still told, though perhaps not all of
 	// its output; else nil.
@@ -140,7 +141,7 @@ func (e *LostError) Error() string {
 	case e.Exit != nil:
 		state = "it had exited"
 	case !e.Started:
-		state = "it may never have been started"
+		state = "of which it is not known whether it ran"
 	}
 	return fmt.Sprintf("failed to resume process %s, %s, for %s: %v",
 		e.ProcessID, state, e.Lost.Round(100*time.Millisecond), e.Err)

@@ -85,7 +85,7 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{&LostError{ProcessID: "p", Err: io.EOF}, []string{"process p", "never have been started", "EOF"}},
+		{&LostError{ProcessID: "p", Err: io.EOF}, []string{"process p", "not known whether it ran", "EOF"}},
 		{&LostError{ProcessID: "p", Started: true, Err: io.EOF}, []string{"was running"}},
 		{&LostError{ProcessID: "p", Started: true, Exit: &execwirev1.ExitRecord{}, Err: io.EOF}, []string{"had exited"}},
 		{&OutputError{Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDERR, Err: io.ErrShortWrite}, []string{"stderr", "short write"}},

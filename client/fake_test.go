@@ -35,6 +35,7 @@ type fakeServer struct {
 	calls       int                                       // guarded by mu
 	terminated  []*execwirev1.TerminateProcessRequest     // guarded by mu
 	onTerminate func(*execwirev1.TerminateProcessRequest) // guarded by mu
+	onDial      func()                                    // guarded by mu; may block
 	conns       []net.Conn                                // guarded by mu
 }
 
@@ -67,6 +68,12 @@ func newFake(t testing.TB, scripts ...script) (*fakeServer, *Client) {
 }
 
 func (f *fakeServer) dial(ctx context.Context, _ string) (net.Conn, error) {
+	f.mu.Lock()
+	onDial := f.onDial
+	f.mu.Unlock()
+	if onDial != nil {
+		onDial()
+	}
 	conn, err := f.listener.DialContext(ctx)
 	if err == nil {
 		f.mu.Lock()

@@ -64,7 +64,9 @@ type RunOptions struct {
 // Run starts a process, passes its input and output, and blocks until it has
 // closed: it has exited and all of its output was written. A lost connection
 // is resumed while the server keeps the process; nothing is lost or written
-// twice. Run may be called concurrently.
+// twice. A start that was not answered is repeated for 25 seconds, in which the
+// server still knows the process by its id; later the command could run twice,
+// and Run fails with a [*LostError] instead. Run may be called concurrently.
 //
 // A process that ended is not an error, however it ended: see [Exit]. Errors
 // are [*Error] when the server refused, [*LostError] when the process could not

@@ -17,7 +17,7 @@ func (r *run) giveUp(err error) error {
 	var input *InputError
 	var output *OutputError
 	var protocol *ProtocolError
-	if r.link.sent && (errors.As(err, &input) || errors.As(err, &output) || errors.As(err, &protocol)) {
+	if r.link.sent() && (errors.As(err, &input) || errors.As(err, &output) || errors.As(err, &protocol)) {
 		r.end(&execwirev1.Termination{})
 	}
 	return err

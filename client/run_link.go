@@ -20,16 +20,25 @@ const (
 	// oddFailures is how many failures in a row are retried that something
 	// between client and server made up and that are not plain unavailability.
 	oddFailures = 5
+	// repeatWithin is for how long after its first sending a start that was not
+	// answered may be repeated. The first may have run a short process of which
+	// the server keeps a record, by which it knows a repetition, for 30 seconds:
+	// the documented default of its closed_process_retention. Later than that
+	// the repetition would run the command again; the rest is for its way there.
+	repeatWithin = 25 * time.Second
 )
 
 // link is what a run knows about its connection to the process.
 type link struct {
-	// sent is whether a start may have reached the server.
-	sent bool
+	// sentAt is when the start was first sent, and so may have reached the
+	// server; zero before.
+	sentAt time.Time
 	// started is whether the server said that the process runs.
 	started bool
-	// lostAt is when the connection was lost; zero while there is one.
+	// lostAt is when the connection was lost, and lost why the last attempt
+	// failed; zero while there is one.
 	lostAt time.Time
+	lost   error
 	// odd counts failures without news in between.
 	odd     int
 	resumed int
@@ -62,7 +71,7 @@ func (r *run) follow(ctx context.Context) error {
 func (r *run) hopeless(err error) error {
 	e, ok := err.(*Error) // not errors.As: what a writer returned is no answer
 	switch {
-	case !ok || !r.link.sent:
+	case !ok || !r.link.sent():
 		return err
 	case r.link.started && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ||
 		e.Reason == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND):
@@ -71,7 +80,7 @@ func (r *run) hopeless(err error) error {
 		return err
 	case !r.transient(e):
 		return err
-	case r.graceIsOver():
+	case r.graceIsOver(), r.repeatIsLate():
 		return r.lostError(err)
 	}
 	return nil
@@ -108,8 +117,17 @@ func (r *run) grace() time.Duration {
 	return assumedGrace
 }
 
-// lose notes that the connection is lost, if that is news.
+// repeatIsLate reports whether sending the start, which was never answered,
+// once more could run the command once more.
+func (r *run) repeatIsLate() bool {
+	return !r.link.started && r.link.sent() && time.Since(r.link.sentAt) > repeatWithin
+}
+
+func (l *link) sent() bool { return !l.sentAt.IsZero() }
+
+// lose notes that the connection is lost, and reports it if that is news.
 func (r *run) lose(err error) {
+	r.link.lost = err
 	if !r.link.lostAt.IsZero() {
 		return
 	}
@@ -125,7 +143,7 @@ func (r *run) regain(process *execwirev1.Process) {
 	r.link.started = true
 	r.settle()
 	if !r.link.lostAt.IsZero() {
-		r.link.lostAt = time.Time{}
+		r.link.lostAt, r.link.lost = time.Time{}, nil
 		r.link.resumed++
 		if r.options.OnResumed != nil {
 			r.options.OnResumed()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -45,7 +46,13 @@ func (r *run) attempt(ctx context.Context) error {
 
 // open says what the stream is for and returns the answer.
 func (r *run) open(stream runStream) (*execwirev1.RunStarted, error) {
-	r.link.sent = true
+	// Reaching the server may have taken long, so this is asked here too.
+	if r.repeatIsLate() {
+		return nil, r.lostError(r.link.lost)
+	}
+	if !r.link.sent() {
+		r.link.sentAt = time.Now()
+	}
 	// A failed Send says nothing; the Recv after it tells why.
 	if err := stream.Send(r.opening()); err != nil && !errors.Is(err, io.EOF) {
 		return nil, FromRPC(err)
