@@ -44,13 +44,15 @@ type Supervisor struct {
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 
-	starts sync.RWMutex // held for reading by each Start: Close waits for those under way
+	// findDirectory is checkDirectory: what a start waits for when a file system is dead, for ever if need be.
+	findDirectory func(dir string) error
 
 	mu        sync.Mutex
-	closing   bool // also needs starts to be changed
+	closing   bool
 	processes map[*Process]struct{}
+	starts    int           // under way
 	running   int           // goroutines
-	idle      chan struct{} // closed when closing and none is running
+	idle      chan struct{} // closed when closing and there are neither
 }
 
 // NewSupervisor prepares this process to have children: it marks all its descriptors above 2 close-on-exec and takes
@@ -62,6 +64,8 @@ func NewSupervisor(config Config) *Supervisor {
 		holdZombies: !canSignalGroups(),
 		processes:   make(map[*Process]struct{}),
 		idle:        make(chan struct{}),
+
+		findDirectory: checkDirectory,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
@@ -79,21 +83,20 @@ func canSignalGroups() bool {
 }
 
 // Start starts a process and returns when its program was executed, or with an *Error that says why it could not be.
-// It does not wait for anything else; ctx is only looked at before. A failed start leaves nothing behind. Kinds: the
-// first eight, and ShuttingDown.
+// It does not wait for anything else; ctx is only looked at before. A file system that does not answer holds it up, and
+// nobody else. A failed start leaves nothing behind. Kinds: the first eight, and ShuttingDown.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err := spec.validate(); err != nil {
 		return nil, err
 	}
-	s.starts.RLock()
-	defer s.starts.RUnlock()
-	if s.isClosing() {
-		return nil, refuse(ShuttingDown, "start process", "the server is shutting down")
+	if !s.beginStart() {
+		return nil, errClosing()
 	}
+	defer s.endStart()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("failed to start process: %w", context.Cause(ctx))
 	}
-	if err := checkDirectory(spec.Cwd); err != nil {
+	if err := s.findDirectory(spec.Cwd); err != nil {
 		return nil, err
 	}
 	program, err := spec.resolve()
@@ -110,10 +113,45 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 		pl.closeAll()
 		return nil, err
 	}
-	return s.adopt(spec, c, pl), nil
+	p := s.adopt(spec, c, pl)
+	if !s.add(p) {
+		pl.closeAll()
+		_ = c.pidfd.Close()
+		return nil, disown(c.pid, errClosing())
+	}
+	p.begin()
+	return p, nil
 }
 
-// adopt makes a Process of a child that runs.
+func errClosing() error {
+	return refuse(ShuttingDown, "start process", "the server is shutting down")
+}
+
+// beginStart counts a start for Close to wait for, unless it has begun.
+func (s *Supervisor) beginStart() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.starts++
+	}
+	return !s.closing
+}
+
+func (s *Supervisor) endStart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.starts--
+	s.checkIdle()
+}
+
+// checkIdle tells Close that there is nothing left to wait for. Called with mu held.
+func (s *Supervisor) checkIdle() {
+	if s.closing && s.starts == 0 && s.running == 0 {
+		close(s.idle) // once: nothing begins again without a start
+	}
+}
+
+// adopt makes a Process of a child that runs. Nothing goes on in it before begin.
 func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing) *Process {
 	p := &Process{
 		supervisor: s,
@@ -141,7 +179,6 @@ func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing) *Process {
 		p.addStream(pl.stdout, eventlog.Stdout)
 		p.addStream(pl.stderr, eventlog.Stderr)
 	}
-	s.add(p)
 	return p
 }
 
@@ -157,20 +194,27 @@ func (p *Process) addStream(file *os.File, id eventlog.Stream) {
 	p.unsettled++
 }
 
-// add sets p going.
-func (s *Supervisor) add(p *Process) {
+// add makes p one that Close kills, unless it has looked already.
+func (s *Supervisor) add(p *Process) bool {
 	s.mu.Lock()
-	s.processes[p] = struct{}{}
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.processes[p] = struct{}{}
+	}
+	return !s.closing
+}
+
+// begin sets p going.
+func (p *Process) begin() {
 	if p.spec.Timeout > 0 {
 		p.mu.Lock()
 		p.timeout = time.AfterFunc(p.spec.Timeout, p.expire)
 		p.mu.Unlock()
 	}
 	for _, stream := range p.streams {
-		s.goRun(func() { stream.run(s.ctx) })
+		p.supervisor.goRun(func() { stream.run(p.supervisor.ctx) })
 	}
-	s.goRun(p.wait)
+	p.supervisor.goRun(p.wait)
 }
 
 func (s *Supervisor) remove(p *Process) {
@@ -194,22 +238,14 @@ func (s *Supervisor) ran() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--
-	if s.closing && s.running == 0 {
-		close(s.idle)
-	}
-}
-
-func (s *Supervisor) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
+	s.checkIdle()
 }
 
 var errShutdown = errors.New("the supervisor was closed")
 
 // Close refuses new starts, kills every process with CauseServerShutdown and waits until all are closed and all
-// goroutines have ended, or for the end of ctx, whose cause it returns. It frees the logs, so that no owner can hold
-// it up; streams that are still open when a process has exited are given up. It may be called again.
+// goroutines and starts under way have ended, or for the end of ctx, whose cause it returns. It frees the logs, so that
+// no owner can hold it up; streams that are still open when a process has exited are given up. It may be called again.
 func (s *Supervisor) Close(ctx context.Context) error {
 	processes := s.refuse()
 	for _, p := range processes {
@@ -231,21 +267,26 @@ func (s *Supervisor) Close(ctx context.Context) error {
 		s.inherited.release()
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("failed to wait for the processes' streams: %w", context.Cause(ctx))
+		return fmt.Errorf("failed to wait for %s: %w", s.leftovers(), context.Cause(ctx))
 	}
+}
+
+func (s *Supervisor) leftovers() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.starts > 0 {
+		return fmt.Sprintf("starts under way (%d), perhaps on a file system that does not answer", s.starts)
+	}
+	return "the processes' streams"
 }
 
 // refuse begins the end and returns the processes there are.
 func (s *Supervisor) refuse() []*Process {
-	s.starts.Lock() // waits for the starts under way
-	defer s.starts.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
 		s.closing = true
-		if s.running == 0 {
-			close(s.idle)
-		}
+		s.checkIdle()
 	}
 	return slices.Collect(maps.Keys(s.processes))
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 	"weak"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/leakcheck"
 )
@@ -176,6 +178,66 @@ func TestStartsRaceWithClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		all.Wait()
+	}
+}
+
+// hangStarts makes starts wait at a directory called dead, as at the mount of a server that is gone.
+func hangStarts(s *Supervisor, dead string) (arrived chan struct{}, revive func()) {
+	arrived = make(chan struct{})
+	answer := make(chan struct{})
+	s.findDirectory = func(dir string) error {
+		if dir != dead {
+			return checkDirectory(dir)
+		}
+		close(arrived)
+		<-answer
+		return nil
+	}
+	return arrived, sync.OnceFunc(func() { close(answer) })
+}
+
+func TestAStartThatHangsHoldsUpNobody(t *testing.T) {
+	leakcheck.Check(t)
+	s := NewSupervisor(Config{})
+	spec := shell("sleep 1000 & exec sleep 1000")
+	spec.Cwd = t.TempDir()
+	arrived, revive := hangStarts(s, spec.Cwd)
+	defer revive()
+	hung := make(chan error, 1)
+	go func() {
+		_, err := s.Start(testContext(t), spec)
+		hung <- err
+	}()
+	wait(t, "the start to hang", arrived)
+	p, err := s.Start(testContext(t), shell("exec sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	impatient := errors.New("no patience")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(impatient)
+	for range 2 {
+		if err := s.Close(ctx); !errors.Is(err, impatient) {
+			t.Errorf("Close = %v", err)
+		}
+		wait(t, "exited", p.Exited())
+	}
+	if record := exit(t, p); record.Cause != CauseServerShutdown {
+		t.Errorf("%+v", record)
+	}
+
+	descriptors := openDescriptors(t)
+	revive()
+	wantKind(t, <-hung, ShuttingDown)
+	if err := s.Close(testContext(t)); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if left := openDescriptors(t); left > descriptors {
+		t.Errorf("the late start left %d descriptors", left-descriptors)
+	}
+	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
+		t.Errorf("the late start left a child: %v", err)
 	}
 }
 
