@@ -108,19 +108,21 @@ func (p *Process) WriteStdin(ctx context.Context, data []byte) error {
 	if most := p.supervisor.config.MaxWriteBytes; len(data) > most {
 		return refuse(WriteTooLarge, "write stdin", fmt.Sprintf("%d bytes are more than the %d of one write; split them", len(data), most))
 	}
-	return p.in.put(ctx, data, false)
+	return p.in.put(ctx, data)
 }
 
-// CloseStdin ends the process's input after what was queued before. It waits for its turn behind earlier writers, and
-// does nothing if the input is closed already. Kinds: StdinNotPiped, StdinIsTerminal.
-func (p *Process) CloseStdin(ctx context.Context) error {
+// CloseStdin ends the process's input after what was written before, also by writers that still wait for room: it does
+// not wait for them, and later writers are refused. It does nothing if the input is closed already. Its context has no
+// say. Kinds: StdinNotPiped, StdinIsTerminal.
+func (p *Process) CloseStdin(context.Context) error {
 	switch {
 	case p.terminal != nil:
 		return refuse(StdinIsTerminal, "close stdin", "a terminal's input has no end; write the byte 0x04 at the start of a line instead")
 	case p.in == nil:
 		return refuse(StdinNotPiped, "close stdin", "the process was started without an input")
 	}
-	return p.in.put(ctx, nil, true)
+	p.in.end()
+	return nil
 }
 
 // wait waits for the leader's end, with a pidfd in the poller, and takes p through exited.

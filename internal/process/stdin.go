@@ -21,29 +21,52 @@ type stdin struct {
 	queued   int // bytes, with those being written
 	tickets  []*ticket
 	draining bool // the goroutine exists
-	closing  bool // the end of input is queued
+	ending   bool // the end of input was asked for: nothing comes after it
+	closing  bool // the end of input has its turn once the queue is empty
 	closed   bool
 }
 
 // ticket is a request that waits for its turn and for room.
 type ticket struct {
 	data []byte
-	end  bool          // of input
+	end  bool          // of input; nobody waits for it
 	done chan struct{} // closed when it was admitted or refused
 	err  error         // set before done is closed
 }
 
-// put queues all of data, or the end of input, or nothing. It waits for room, behind those who came before.
-func (in *stdin) put(ctx context.Context, data []byte, end bool) error {
-	t := &ticket{data: data, end: end}
+// end queues the end of input, behind those who came before.
+func (in *stdin) end() {
 	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.ending {
+		in.ending = true
+		in.enqueue(&ticket{end: true})
+	}
+}
+
+// enqueue admits t or makes it wait, and tells which. Called with mu held.
+func (in *stdin) enqueue(t *ticket) (admitted bool) {
 	if len(in.tickets) == 0 && in.admit(t) {
-		in.mu.Unlock()
-		return t.err
+		return true
 	}
 	t.done = make(chan struct{})
 	in.tickets = append(in.tickets, t)
+	return false
+}
+
+// put queues all of data or nothing. It waits for room, behind those who came before.
+func (in *stdin) put(ctx context.Context, data []byte) error {
+	t := &ticket{data: data}
+	in.mu.Lock()
+	if in.ending || in.closed {
+		in.mu.Unlock()
+		return errStdinClosed()
+	}
+	admitted := in.enqueue(t)
 	in.mu.Unlock()
+	if admitted {
+		return t.err
+	}
 	select {
 	case <-t.done:
 		return t.err

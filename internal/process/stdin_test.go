@@ -229,6 +229,45 @@ func TestWritersThatWaitKeepTheirOrder(t *testing.T) {
 	}
 }
 
+func TestCloseStdinDoesNotWaitForWriters(t *testing.T) {
+	s := newSupervisor(t, Config{StdinQueueBytes: 100_000})
+	gate := t.TempDir() + "/gate"
+	p, err := s.Start(testContext(t), piped(shell("mkfifo "+gate+"; echo ready; read x < "+gate+"; tr -d x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listen(t, p)
+	l.until("ready")
+	stuff(t, p)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	waiting, givenUp := make(chan error, 1), make(chan error, 1)
+	go func() { waiting <- p.WriteStdin(testContext(t), []byte("last"+strings.Repeat("x", 60000))) }()
+	waitForTickets(t, p, 1)
+	go func() { givenUp <- p.WriteStdin(ctx, []byte("never"+strings.Repeat("x", 60000))) }()
+	waitForTickets(t, p, 2)
+
+	for range 2 { // returns though nobody reads
+		if err := p.CloseStdin(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantKind(t, p.WriteStdin(testContext(t), []byte("late")), StdinClosed)
+	gone := errors.New("client gone")
+	cancel(gone)
+	if err := <-givenUp; !errors.Is(err, gone) {
+		t.Error(err)
+	}
+	write(t, gate, "go\n", 0)
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+	if heard := l.all(); heard.stdout != "ready\nlast" {
+		t.Errorf("%q", heard.stdout)
+	}
+	wantKind(t, p.WriteStdin(testContext(t), nil), StdinClosed)
+}
+
 func waitForTickets(t *testing.T, p *Process, n int) {
 	t.Helper()
 	poll(t, "a writer to queue up", func() bool {
