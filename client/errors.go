@@ -182,10 +182,15 @@ func (e *OutputError) Error() string {
 
 func (e *OutputError) Unwrap() error { return e.Err }
 
+// ErrInputDiffers is what errors.Is finds when a run was repeated with less
+// input than the process has already taken. The process is not terminated for
+// it: the server keeps it for its grace, for a run that has the input.
+var ErrInputDiffers = errors.New("it ended before the input that the process has taken from an earlier run")
+
 // InputError says that the input for the process could not be read. The
-// process was terminated for it.
+// process was terminated for it, except for [ErrInputDiffers].
 type InputError struct {
-	// Err is what the reader returned.
+	// Err is what the reader returned, or wraps ErrInputDiffers.
 	Err error
 }
 

@@ -29,7 +29,12 @@ type RunOptions struct {
 
 	// Stdin is the input; its end closes the process's stdin or, when the
 	// process has a terminal, is sent as the terminal's end-of-file character.
-	// nil sends nothing. When the process ends first, a Read that is going on is
+	// nil sends nothing. When Process names a process that the same request
+	// started before, as after a crash of that caller, Stdin must be the same
+	// input from its beginning: what the process has taken of it is read and
+	// dropped. It ending before that is an [*InputError] with [ErrInputDiffers].
+	//
+	// When the process ends first, a Read that is going on is
 	// interrupted if Stdin is an *os.File or has SetReadDeadline, whose deadline
 	// Run then leaves unset. Any other Reader is left alone: one Read may outlive Run, and what it returns is
 	// dropped.
@@ -145,7 +150,7 @@ func newRun(c *Client, options RunOptions) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.stdin = newStdinPump(options.Stdin, terminal, func(err error) { r.cancel(&InputError{Err: err}) })
+	r.stdin = newStdinPump(options.Stdin, terminal, func(err error) { r.cancel(err) })
 	return r, nil
 }
 

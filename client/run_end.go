@@ -14,6 +14,9 @@ const endTimeout = 5 * time.Second
 // giveUp ends a process that still runs but cannot be followed for a reason of
 // this side, or because its server cannot be trusted, and returns err.
 func (r *run) giveUp(err error) error {
+	if errors.Is(err, ErrInputDiffers) {
+		return err // the process is right, and this run of it wrong
+	}
 	var input *InputError
 	var output *OutputError
 	var protocol *ProtocolError

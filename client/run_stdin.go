@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -23,7 +24,7 @@ const (
 // next and readable are the sender's, who is one at a time.
 type stdinPump struct {
 	terminal bool
-	// fail is told an error of the reader.
+	// fail is told why there is no more input, if it is not its end.
 	fail  func(error)
 	input stdinReader
 
@@ -36,13 +37,16 @@ type stdinPump struct {
 	started  sync.Once
 
 	mu sync.Mutex
-	// blocks are what was read from accepted on, oldest first; guarded by mu.
+	// blocks are what was read and not accepted, oldest first; guarded by mu.
 	// What is in a block is never changed again: whoever got a message may keep
 	// it.
 	blocks []stdinBlock
-	// accepted ≤ sent ≤ read; guarded by mu.
+	// accepted ≤ sent, and sent ≤ read unless repeated; guarded by mu.
 	accepted, sent, read uint64
-	window               uint64 // guarded by mu
+	// repeated is whether the process got input before this run: what is read up
+	// to accepted is that input once more, and dropped; guarded by mu.
+	repeated bool
+	window   uint64 // guarded by mu
 	// ended is whether read is the end, endSent whether the server was told on
 	// this stream; guarded by mu.
 	ended, endSent bool
@@ -71,6 +75,17 @@ func newStdinPump(input io.Reader, terminal bool, fail func(error)) *stdinPump {
 	}
 }
 
+// repeat says that the input is what another run may have sent already, at
+// least a part of it. It is called before the first resume.
+func (p *stdinPump) repeat() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.repeated = true
+}
+
 // resume begins a stream: offset is what the server accepted so far. Reading
 // starts with the first one.
 func (p *stdinPump) resume(offset, window uint64) error {
@@ -79,9 +94,12 @@ func (p *stdinPump) resume(offset, window uint64) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if offset < p.accepted || offset > p.read {
+	if offset < p.accepted || offset > p.read && !p.repeated {
 		return protocolErrorf("it has accepted %d bytes of stdin, of which %d to %d are possible",
 			offset, p.accepted, p.read)
+	}
+	if err := p.short(offset); err != nil {
+		return err
 	}
 	p.sent, p.window, p.endSent = offset, window, false
 	p.release(offset)
@@ -100,8 +118,11 @@ func (p *stdinPump) accept(offset uint64) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if offset > p.read {
+	if offset > p.read && !p.repeated {
 		return protocolErrorf("it accepted %d bytes of stdin when %d were read", offset, p.read)
+	}
+	if err := p.short(offset); err != nil {
+		return err
 	}
 	p.sent = max(p.sent, offset)
 	if offset > p.accepted {
@@ -110,6 +131,15 @@ func (p *stdinPump) accept(offset uint64) error {
 		notify(p.room)
 	}
 	return nil
+}
+
+// short returns an error if the input has ended before offset, which was
+// accepted. The caller holds mu.
+func (p *stdinPump) short(offset uint64) error {
+	if !p.ended || offset <= p.read {
+		return nil
+	}
+	return &InputError{Err: fmt.Errorf("%w: after %d bytes of %d", ErrInputDiffers, p.read, offset)}
 }
 
 // release lets go of input up to offset. The caller holds mu.
@@ -228,7 +258,7 @@ func (p *stdinPump) space() ([]byte, bool) {
 func (p *stdinPump) tail() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ahead := p.read - p.accepted
+	ahead := p.read - min(p.read, p.accepted)
 	if ahead >= p.window || p.discarded {
 		return nil
 	}
@@ -251,15 +281,23 @@ func (p *stdinPump) add(n int) {
 	last.data = last.data[:len(last.data)+n]
 	p.read += uint64(n)
 	p.last = last.data[len(last.data)-1]
+	p.release(p.accepted)
 	notify(p.ready)
 }
 
 // finish notes how the input ended.
 func (p *stdinPump) finish(err error) {
 	if !errors.Is(err, io.EOF) {
-		p.fail(err)
+		p.fail(&InputError{Err: err})
 		return
 	}
+	if err := p.end(); err != nil {
+		p.fail(err)
+	}
+}
+
+// end notes that the input is whole.
+func (p *stdinPump) end() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.terminal {
@@ -267,6 +305,7 @@ func (p *stdinPump) finish(err error) {
 	}
 	p.ended = true
 	notify(p.ready)
+	return p.short(p.accepted)
 }
 
 // endTerminal appends what a person would type to end the input. In the middle

@@ -30,6 +30,9 @@ func (r *run) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !r.link.started && started.GetResumed() {
+		r.stdin.repeat()
+	}
 	if err := r.stdin.resume(started.GetStdinOffset(), started.GetStdinWindowBytes()); err != nil {
 		return err
 	}
