@@ -4,8 +4,7 @@
 package daemon
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"os"
 	"sync"
@@ -50,7 +49,9 @@ type Daemon struct {
 	server   *server.Server
 	channel  *inproc.Channel
 
-	closeOnce sync.Once
+	// Each does its part of closing once.
+	processesEnded func() error
+	servicesClosed func() error
 }
 
 // New makes a daemon that serves nobody yet but [Daemon.Conn]. It must be
@@ -94,7 +95,10 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		inproc.WithAuthInfo(inproc.AuthInfo{}),
 	)
 	srv.Register(channel)
-	return &Daemon{cfg: cfg, opts: opts, sessions: sessions, server: srv, channel: channel}, nil
+	d := &Daemon{cfg: cfg, opts: opts, sessions: sessions, server: srv, channel: channel}
+	d.processesEnded = sync.OnceValue(d.endProcesses)
+	d.servicesClosed = sync.OnceValue(d.closeServices)
+	return d, nil
 }
 
 // limits gives the server its part of the configuration.
@@ -120,36 +124,10 @@ func limits(cfg config.Config) server.Limits {
 // clients. It is valid until Close.
 func (d *Daemon) Conn() grpc.ClientConnInterface { return d.channel }
 
-// closeTimeout bounds how long Close waits for what it has killed.
-const closeTimeout = 10 * time.Second
-
 // Close ends every process at once, waits until nothing of them is left, and
-// returns. Calling it again returns the same. It is not for use while
-// [Daemon.Serve] runs, which closes the daemon itself.
+// returns. It gives up on what hangs in the system, which is an error. Calling
+// it again returns the same. It is not for use while [Daemon.Serve] runs, which
+// closes the daemon itself.
 func (d *Daemon) Close() error {
-	err := d.endProcesses()
-	d.closeOnce.Do(func() {
-		d.shutdownChannel()
-		d.server.Close()
-	})
-	return err
-}
-
-// endProcesses kills what runs and waits until it is gone.
-func (d *Daemon) endProcesses() error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), closeTimeout,
-		fmt.Errorf("processes were still there %v after they were killed", closeTimeout))
-	defer cancel()
-	return d.sessions.Close(ctx)
-}
-
-// shutdownChannel lets callers inside this program receive the end of what
-// they were told, and then cuts off those that do not.
-func (d *Daemon) shutdownChannel() {
-	flush, cancel := context.WithTimeoutCause(context.Background(), flushTimeout, errFlush)
-	defer cancel()
-	if err := d.channel.Shutdown(flush); err != nil {
-		d.opts.Logger.Warn("cut callers off", "reason", err.Error())
-	}
-	d.channel.Close()
+	return errors.Join(d.processesEnded(), d.servicesClosed())
 }

@@ -40,9 +40,16 @@ type serving struct {
 
 func serve(t *testing.T, urls ...string) *serving {
 	t.Helper()
+	return serveWith(t, func(*config.Config) {}, urls...)
+}
+
+// serveWith changes the configuration first.
+func serveWith(t *testing.T, change func(*config.Config), urls ...string) *serving {
+	t.Helper()
 	cfg := config.Default()
 	cfg.Listen = urls
 	cfg.ShutdownGrace = config.Duration(time.Hour)
+	change(&cfg)
 	s := &serving{t: t, done: make(chan error, 1), left: make(chan int, 1)}
 	listening := make(chan string, len(urls))
 	d, err := daemon.New(cfg, daemon.Options{
@@ -120,6 +127,38 @@ func TestServesEveryListener(t *testing.T) {
 func TestStopWithoutProcessesIsImmediate(t *testing.T) {
 	s := serve(t, "grpc://127.0.0.1:0")
 	s.stop(errors.New("SIGTERM"))
+	if err := s.wait(); err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+}
+
+func TestHealthIsWatchedUntilTheServerStops(t *testing.T) {
+	s := serve(t, "grpc://127.0.0.1:0")
+	health := healthpb.NewHealthClient(s.dial(0))
+	told := func(watch healthpb.Health_WatchClient, want healthpb.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		if resp, err := watch.Recv(); err != nil || resp.GetStatus() != want {
+			t.Errorf("a watch was told %v, %v, want %v", resp, err, want)
+		}
+	}
+	watch := func(service string) healthpb.Health_WatchClient {
+		w, err := health.Watch(s.ctx, &healthpb.HealthCheckRequest{Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	known, unknown := watch(""), watch("no.such.Service")
+	told(known, healthpb.HealthCheckResponse_SERVING)
+	told(unknown, healthpb.HealthCheckResponse_SERVICE_UNKNOWN)
+	s.stop(errors.New("SIGTERM"))
+	told(known, healthpb.HealthCheckResponse_NOT_SERVING)
+	for _, w := range []healthpb.Health_WatchClient{known, unknown} {
+		// Cut off after the time to flush, they would hear of a lost connection.
+		if _, err := w.Recv(); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "the server has stopped" {
+			t.Errorf("a watch ended with %v", err)
+		}
+	}
 	if err := s.wait(); err != nil {
 		t.Errorf("Serve = %v", err)
 	}

@@ -29,6 +29,10 @@ type Config struct {
 	StdinQueue Bytes `name:"stdin_queue_bytes" default:"1MiB" unit:"bytes" min:"4KiB" max:"64MiB" help:"Bytes queued for a process's stdin before writers wait. At least stdin_write_bytes."`
 	// Message bounds one incoming message.
 	Message Bytes `name:"message_bytes" default:"4MiB" unit:"bytes" min:"4MiB" max:"64MiB" help:"The largest message the server takes."`
+	// Streams bounds the calls of one connection.
+	Streams Count `name:"streams_per_connection" default:"1000" unit:"streams" min:"10" max:"100000" help:"Calls that one connection may have open at once, those that run or watch a process among them. Clients hold further ones back until others end."`
+	// HeaderList bounds the metadata of one call.
+	HeaderList Bytes `name:"header_list_bytes" default:"64KiB" unit:"bytes" min:"8KiB" max:"1MiB" help:"The largest metadata of a call, all names and values together. A call with more fails."`
 
 	// DefaultGrace is how long a process outlives the loss of its owner.
 	DefaultGrace Duration `name:"default_grace" default:"30s" unit:"duration" min:"0s" max:"24h" help:"How long a process that lost its owner is kept before it is terminated, unless the owner asked for another time."`

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/server"
+)
+
+// Sizes of the transport. The windows are static, which turns gRPC's bandwidth
+// estimation off; the connection's must be set with the stream's or it stays at
+// 64 KiB.
+const (
+	streamWindow     = 8 << 20
+	connectionWindow = 16 << 20
+	bufferSize       = 128 << 10
+)
+
+// maxPingInterval is the longest time between a client's pings that the server
+// may demand, however seldom it asks itself: half of the 10 s that gRPC's Go
+// clients do not go below.
+const maxPingInterval = 5 * time.Second
+
+// newGRPCServer makes the server for all listeners. Reflection is on: every
+// listener there is yet is loopback or a unix socket.
+func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer) {
+	s := grpc.NewServer(append(transportOptions(d.cfg),
+		grpc.Creds(listen.PeerCredentials()),
+		grpc.ChainUnaryInterceptor(d.server.UnaryInterceptors()...),
+		grpc.ChainStreamInterceptor(d.server.StreamInterceptors()...),
+		grpc.WaitForHandlers(true),
+		grpc.UnknownServiceHandler(server.UnknownMethod),
+	)...)
+	d.server.Register(s)
+	healthServer := newHealthServer()
+	healthpb.RegisterHealthServer(s, healthServer)
+	reflection.Register(s)
+	return s, healthServer
+}
+
+// transportOptions are the sizes, limits and intervals of connections.
+func transportOptions(cfg config.Config) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		// Twice the limit, so that the server can explain what it refuses.
+		grpc.MaxRecvMsgSize(2 * int(cfg.Message)),
+		grpc.MaxConcurrentStreams(uint32(cfg.Streams)),
+		grpc.MaxHeaderListSize(uint32(cfg.HeaderList)),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
+		grpc.WriteBufferSize(bufferSize),
+		grpc.ReadBufferSize(bufferSize),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time:    time.Duration(cfg.KeepaliveInterval),
+			Timeout: time.Duration(cfg.KeepaliveTimeout),
+		}),
+		grpc.KeepaliveEnforcementPolicy(pingPolicy(cfg)),
+	}
+}
+
+// pingPolicy says how often clients may ping: three times as often as the
+// server does, and whatever that is, as often as they may have to.
+func pingPolicy(cfg config.Config) keepalive.EnforcementPolicy {
+	return keepalive.EnforcementPolicy{
+		MinTime:             min(time.Duration(cfg.KeepaliveInterval)/3, maxPingInterval),
+		PermitWithoutStream: true,
+	}
+}
