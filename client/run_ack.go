@@ -11,14 +11,15 @@ const (
 	// acknowledgeIdle is how long a few taken events may stay unacknowledged,
 	// so that the server can let go of them.
 	acknowledgeIdle = 50 * time.Millisecond
-	// acknowledgeEvents is how many small events are acknowledged at once, well
-	// below the events that a server retains.
+	// acknowledgeEvents is how many small events are acknowledged at once when
+	// the server does not say how many it waits for.
 	acknowledgeEvents = 1024
 )
 
-// acknowledger decides when the sender acknowledges what the receiver took:
-// at a quarter of the window, so that a process never waits for it, and a
-// moment after the first otherwise.
+// acknowledger decides when the sender acknowledges what the receiver took: at
+// a quarter of either window, so that a process never waits for it; at once
+// when nothing follows, because the server ends the stream by it; and a moment
+// after the first otherwise.
 type acknowledger struct {
 	// due asks for an acknowledgement at once, soon for one after a while.
 	due, soon chan struct{}
@@ -28,8 +29,8 @@ type acknowledger struct {
 	last *atomic.Uint64
 
 	// These belong to the receiver.
-	threshold     int
-	bytes, events int
+	byteLimit, eventLimit int
+	bytes, events         int
 }
 
 func newAcknowledger() acknowledger {
@@ -41,22 +42,27 @@ func newAcknowledger() acknowledger {
 	}
 }
 
-// resume begins a stream; the receiver calls it before there is a sender.
-func (a *acknowledger) resume(window uint64) {
-	a.threshold = int(min(window/4, 1<<30))
+// resume begins a stream whose windows are bytes and events; 0 events are
+// unknown. The receiver calls it before there is a sender.
+func (a *acknowledger) resume(bytes, events uint64) {
+	a.byteLimit = int(min(bytes/4, 1<<30))
+	a.eventLimit = acknowledgeEvents
+	if events > 0 {
+		a.eventLimit = int(min(events/4, 1<<30))
+	}
 	a.bytes, a.events = 0, 0
 	a.armed.Store(false)
 	drain(a.due)
 	drain(a.soon)
 }
 
-// taken says that everything up to last was written, and how much is new. The
-// receiver calls it.
-func (a *acknowledger) taken(last uint64, bytes, events int) {
+// taken says that everything up to last was written, how much is new, and
+// whether last is the last there is. The receiver calls it.
+func (a *acknowledger) taken(last uint64, bytes, events int, final bool) {
 	a.last.Store(last)
 	a.bytes += bytes
 	a.events += events
-	if a.bytes > a.threshold || a.events >= acknowledgeEvents {
+	if final || a.bytes > a.byteLimit || a.events >= a.eventLimit {
 		a.bytes, a.events = 0, 0
 		notify(a.due)
 		return

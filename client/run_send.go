@@ -51,8 +51,14 @@ func (r *run) send(ctx context.Context, stream runStream) {
 }
 
 // next blocks until there is something to do. It returns false when ctx is
-// done, and nil when nothing is to be sent.
+// done, and nil when nothing is to be sent. An acknowledgement that is due goes
+// before everything else: the server waits for it, and input may be endless.
 func (r *run) next(ctx context.Context, idle *time.Timer) (*execwirev1.RunProcessRequest, bool) {
+	select {
+	case <-r.acks.due:
+		return r.acks.message(), true
+	default:
+	}
 	select {
 	case <-ctx.Done():
 		return nil, false

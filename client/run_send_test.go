@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,21 +98,22 @@ func TestRunAcknowledges(t *testing.T) {
 	data := string(make([]byte, 32<<10))
 	tests := map[string]struct {
 		events []*execwirev1.ProcessEvent
+		window uint64 // of events
 		within time.Duration
 	}{
-		"a byte after a moment": {[]*execwirev1.ProcessEvent{stdout(1, 0, "a")}, acknowledgeIdle},
+		"a byte after a moment": {[]*execwirev1.ProcessEvent{stdout(1, 0, "a")}, 0, acknowledgeIdle},
 		"a quarter of the window at once": {func() (list []*execwirev1.ProcessEvent) {
 			for sent := 0; sent <= quarter; sent += len(data) {
 				list = append(list, stdout(uint64(len(list)+1), uint64(sent), data))
 			}
 			return list
-		}(), 0},
-		"many events at once": {func() (list []*execwirev1.ProcessEvent) {
-			for i := range uint64(acknowledgeEvents) {
-				list = append(list, stdout(i+1, i, "a"))
-			}
-			return list
-		}(), 0},
+		}(), 0, 0},
+		"many events at once":                          {bytewise(acknowledgeEvents), 0, 0},
+		"almost many events after a moment":            {bytewise(acknowledgeEvents - 1), 0, acknowledgeIdle},
+		"a quarter of a small window of events":        {bytewise(16), 64, 0},
+		"almost a quarter of it after a moment":        {bytewise(15), 64, acknowledgeIdle},
+		"almost a quarter of a large window of events": {bytewise(2 * acknowledgeEvents), 9 * acknowledgeEvents, acknowledgeIdle},
+		"each event of the smallest window":            {bytewise(1), 1, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +125,9 @@ func TestRunAcknowledges(t *testing.T) {
 				}
 				_, c := newFake(t, func(stream serverStream) error {
 					begin := time.Now()
-					if err := sends(nil, started(0), events(test.events...))(stream); err != nil {
+					answer := started(0)
+					answer.GetStarted().OutputWindowEvents = test.window
+					if err := sends(nil, answer, events(test.events...))(stream); err != nil {
 						return err
 					}
 					seq, err := acknowledged(stream)
@@ -136,6 +140,50 @@ func TestRunAcknowledges(t *testing.T) {
 					return stream.Send(events(exited(last+1, 0), closed(last+2, total)))
 				})
 				if _, err := c.Run(t.Context(), RunOptions{Process: direct("x")}); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// bytewise is output of n bytes, one event each.
+func bytewise(n int) (list []*execwirev1.ProcessEvent) {
+	for i := range uint64(n) {
+		list = append(list, stdout(i+1, i, "a"))
+	}
+	return list
+}
+
+// TestRunAcknowledgesTheEndAtOnce holds the stream open until the closed event
+// was acknowledged, while there is any amount of input to send too.
+func TestRunAcknowledgesTheEndAtOnce(t *testing.T) {
+	for name, input := range map[string]io.Reader{"no input": nil, "endless input": endless{}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, c := newFake(t, func(stream serverStream) error {
+					answer := started(0)
+					answer.GetStarted().StdinWindowBytes = 1 << 40
+					if err := sends(nil, answer, events(stdout(1, 0, "a"), exited(2, 0)))(stream); err != nil {
+						return err
+					}
+					begin := time.Now()
+					if err := stream.Send(events(closed(3, 1))); err != nil {
+						return err
+					}
+					for seq := uint64(0); seq < 3; {
+						var err error
+						if seq, err = acknowledged(stream); err != nil {
+							t.Errorf("the closed event was not acknowledged: %v", err)
+							return err
+						}
+					}
+					if took := time.Since(begin); took != 0 {
+						t.Errorf("acknowledged the closed event after %v", took)
+					}
+					return nil
+				})
+				if _, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Stdin: input}); err != nil {
 					t.Fatal(err)
 				}
 			})

@@ -36,7 +36,7 @@ func (r *run) attempt(ctx context.Context) error {
 	if err := r.stdin.resume(started.GetStdinOffset(), started.GetStdinWindowBytes()); err != nil {
 		return err
 	}
-	r.acks.resume(started.GetOutputWindowBytes())
+	r.acks.resume(started.GetOutputWindowBytes(), started.GetOutputWindowEvents())
 	r.regain(started.GetProcess())
 
 	var sender sync.WaitGroup
@@ -139,7 +139,7 @@ func (r *run) take(events []*execwirev1.ProcessEvent) error {
 	}
 	if taken := r.events.last - before; taken > 0 {
 		r.progress()
-		r.acks.taken(r.events.last, bytes, int(taken))
+		r.acks.taken(r.events.last, bytes, int(taken), r.events.closed)
 	}
 	return nil
 }
