@@ -18,8 +18,8 @@ type Listener interface {
 }
 
 // Listen opens the door that u names. It may wait for another server that is
-// opening or checking a socket in the same directory, until ctx ends; the
-// listener itself does not depend on ctx. The error is an *[Error] of kind off,
+// opening or checking a socket in the same directory, until ctx ends and at
+// most for 10 s; the listener itself does not depend on ctx. The error is an *[Error] of kind off,
 // in use, in the way or system.
 func Listen(ctx context.Context, u URL) (Listener, error) {
 	switch u.Scheme {

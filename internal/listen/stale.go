@@ -97,9 +97,18 @@ func kindOf(mode fs.FileMode) string {
 // hold it for as long as a connection attempt takes.
 const lockInterval = 5 * time.Millisecond
 
-// lockDirectory takes the exclusive lock on dir, waiting until ctx ends. It is
-// advisory, and the kernel drops it with its holder.
+// lockPatience is how long to wait for it. Whoever may open the directory can
+// hold its lock, and need not be a server.
+const lockPatience = 10 * time.Second
+
+var errLockHeld = fmt.Errorf("another process has held its lock for %v", lockPatience)
+
+// lockDirectory takes the exclusive lock on dir, waiting until ctx ends, at
+// most for lockPatience. It is advisory, and the kernel drops it with its
+// holder.
 func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errLockHeld)
+	defer cancel()
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err

@@ -101,6 +101,8 @@ func systemError(u URL, problem string, err error) *Error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		fix = fmt.Sprintf("create the directory %s first", filepath.Dir(u.Path))
+	case errors.Is(err, errLockHeld):
+		fix = "find the holder in /proc/locks, or choose a directory that others may not open"
 	case errors.Is(err, fs.ErrPermission):
 		fix = fmt.Sprintf("choose a directory that belongs to uid %d", os.Getuid())
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 
@@ -297,4 +298,23 @@ func TestUnixWaitsForTheLockNoLongerThanItMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, mustListen(t, "unix://"+path))
+}
+
+// Anybody who may open the directory can hold its lock for ever.
+func TestUnixDoesNotWaitForTheLockForEver(t *testing.T) {
+	path := socketPath(t)
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		_, err := listen.Listen(t.Context(), listen.URL{Scheme: listen.SchemeUnix, Path: path})
+		expect(t, err, listen.KindSystem, "has held its lock for 10s")
+		expect(t, err, listen.KindSystem, filepath.Dir(path))
+		expect(t, err, listen.KindSystem, "/proc/locks")
+	})
 }
