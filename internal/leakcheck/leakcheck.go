@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +24,9 @@ type Runner interface{ Run() int }
 
 // Main runs the tests of a package and ends the program: with the tests' own exit code if they failed, with 1 and a
 // listing on standard error if they passed and left something behind, with 0 otherwise. It never returns. For the
-// length of the run TMPDIR is a fresh directory that has to be empty at the end.
+// length of the run TMPDIR is a fresh directory that has to be empty at the end,
+// and programs that tests start do not ignore the signals of a terminal, even if
+// the run itself was started by nohup or in the background of a script.
 func Main(m Runner) { os.Exit(run(m)) }
 
 func run(m Runner) int {
@@ -32,6 +36,7 @@ func run(m Runner) int {
 		return 1
 	}
 	defer os.RemoveAll(temp)
+	heedSignals()
 	before := takeSnapshot()
 	if code := m.Run(); code != 0 {
 		return code // a failed test leaves things behind: listing them would hide the failure
@@ -41,6 +46,18 @@ func run(m Runner) int {
 		return 1
 	}
 	return 0
+}
+
+// heedSignals handles, by dropping them, the signals of a terminal that this
+// process was started to ignore. What is ignored stays so through exec; what is
+// handled becomes the default, which programs under test count on.
+func heedSignals() {
+	dropped := make(chan os.Signal, 1) // never read: delivery drops what has no room
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+		if signal.Ignored(sig) {
+			signal.Notify(dropped, sig)
+		}
+	}
 }
 
 // Check fails t if, when t and its other cleanups are over, there are goroutines, descriptors or children that were

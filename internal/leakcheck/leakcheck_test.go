@@ -31,6 +31,13 @@ var leaks = map[string]func() int{
 		_ = w.Close()
 		return 0
 	},
+	"ignored signals": func() int { // of its children; it has none if it heeds them itself
+		out, err := exec.Command("/bin/sh", "-c", "grep SigIgn /proc/self/status").Output()
+		if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "0000000000000000") {
+			return 5
+		}
+		return 0
+	},
 	"failure": func() int {
 		go func() { select {} }()
 		return 3
@@ -109,6 +116,18 @@ type recorder struct {
 func (r *recorder) Helper()               {}
 func (r *recorder) Cleanup(f func())      { r.cleanup = f }
 func (r *recorder) Errorf(string, ...any) { r.failed = true }
+
+func TestMainHeedsSignalsThatWereIgnored(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sh", "-c", "trap '' HUP INT QUIT TERM; exec "+self)
+	cmd.Env = append(os.Environ(), leakEnv+"=ignored signals")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("a child of a test that was started to ignore signals ignores them: %v: %s", err, out)
+	}
+}
 
 func TestCheckBlamesOneTest(t *testing.T) {
 	clean := &recorder{TB: t}
