@@ -18,7 +18,8 @@ type stdin struct {
 
 	mu       sync.Mutex
 	queue    [][]byte
-	queued   int // bytes, with those being written
+	queued   int  // bytes, with those being written
+	growing  bool // the last of queue is a copy of ours, made for small writes
 	tickets  []*ticket
 	draining bool // the goroutine exists
 	ending   bool // the end of input was asked for: nothing comes after it
@@ -101,7 +102,7 @@ func (in *stdin) admit(t *ticket) bool {
 	case in.queued > 0 && in.queued+len(t.data) > in.limit:
 		return false
 	case len(t.data) > 0:
-		in.queue = append(in.queue, t.data)
+		in.push(t.data)
 		in.queued += len(t.data)
 		if !in.draining {
 			in.draining = true
@@ -109,6 +110,25 @@ func (in *stdin) admit(t *ticket) bool {
 		}
 	}
 	return true
+}
+
+// smallWrite is what is copied into a piece of at most this size with its neighbours: queued by itself, a byte would
+// cost forty, and keep the message that it came with.
+const smallWrite = 4 << 10
+
+// push adds data to the queue. Called with mu held.
+func (in *stdin) push(data []byte) {
+	last := len(in.queue) - 1
+	switch small := len(data) < smallWrite; {
+	case small && in.growing && len(in.queue[last])+len(data) <= smallWrite:
+		in.queue[last] = append(in.queue[last], data...)
+	case small:
+		in.queue = append(in.queue, slices.Clone(data))
+		in.growing = true
+	default:
+		in.queue = append(in.queue, data)
+		in.growing = false
+	}
 }
 
 // admitWaiting settles tickets in their order, as many as possible. Called with mu held.
@@ -147,6 +167,7 @@ func (in *stdin) head() []byte {
 	data := in.queue[0]
 	in.queue[0] = nil
 	in.queue = in.queue[1:]
+	in.growing = in.growing && len(in.queue) > 0 // what is being written stays as it is
 	return data
 }
 
@@ -175,7 +196,7 @@ func (in *stdin) shut() {
 		return
 	}
 	in.closed = true
-	in.queue, in.queued = nil, 0
+	in.queue, in.queued, in.growing = nil, 0, false
 	in.admitWaiting()
 	if in.terminal {
 		_ = in.file.SetWriteDeadline(longAgo) // frees the goroutine; the output may still be read

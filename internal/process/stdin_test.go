@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -297,6 +299,90 @@ func TestAGivenUpWriteIsNotWritten(t *testing.T) {
 	defer p.in.mu.Unlock()
 	if len(p.in.tickets) != 0 {
 		t.Errorf("%d tickets are left", len(p.in.tickets))
+	}
+}
+
+// deafInput is an input whose reader is up to the test: its queue is not emptied before drain.
+func deafInput(limit int) (in *stdin, drain func(t *testing.T) string) {
+	var empty func()
+	in = &stdin{limit: limit, start: func(f func()) { empty = f }}
+	return in, func(t *testing.T) string {
+		ours, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.file = theirs
+		in.end()
+		go empty()
+		data, err := io.ReadAll(ours)
+		if err != nil {
+			t.Error(err)
+		}
+		_ = ours.Close()
+		return string(data)
+	}
+}
+
+func TestSmallWritesShareTheirMemory(t *testing.T) {
+	const limit = 1 << 18
+	in, drain := deafInput(limit)
+	want := make([]byte, limit)
+	testproc.StdoutPattern.Fill(want, 0)
+	ctx := testContext(t)
+	before := memory()
+	for i := range want {
+		message := make([]byte, 1<<10) // which is not to be kept
+		message[0] = want[i]
+		if err := in.put(ctx, message[:1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if grown := int64(memory()) - int64(before); grown > 2*limit {
+		t.Errorf("%d queued bytes hold %d", limit, grown)
+	}
+	if pieces := len(in.queue); pieces != limit/smallWrite {
+		t.Errorf("%d pieces", pieces)
+	}
+	if drain(t) != string(want) {
+		t.Error("they came out as something else")
+	}
+}
+
+func TestWritesOfAllSizesKeepTheirOrderAndTheCallersMemory(t *testing.T) {
+	in, drain := deafInput(1 << 20)
+	want := ""
+	for i, size := range []int{1, 10, smallWrite - 1, 2, smallWrite, 3, smallWrite + 1, 1, 1, smallWrite - 2, 1, 5} {
+		free := bytes.Repeat([]byte("."), 2*smallWrite)
+		room := slices.Concat(bytes.Repeat([]byte{byte('a' + i)}, size), free)
+		piece := room[:size]
+		want += string(piece)
+		if err := in.put(testContext(t), piece); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if !bytes.Equal(room[size:], free) {
+				t.Errorf("what is behind piece %d was written to", i)
+			}
+		}()
+	}
+	if got := drain(t); got != want {
+		t.Errorf("%d bytes came out, want %d, or not the same", len(got), len(want))
+	}
+}
+
+func TestWhatIsBeingWrittenDoesNotGrow(t *testing.T) {
+	in, _ := deafInput(100)
+	for _, text := range []string{"a", "b"} {
+		if err := in.put(testContext(t), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken := in.head()
+	if err := in.put(testContext(t), []byte("c")); err != nil {
+		t.Fatal(err)
+	}
+	if next := in.head(); string(taken) != "ab" || string(next) != "c" {
+		t.Errorf("wrote %q, then %q", taken, next)
 	}
 }
 
