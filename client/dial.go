@@ -194,6 +194,9 @@ func waitReady(ctx context.Context, conn *grpc.ClientConn, dialer *recordingDial
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return dialer.lastError()
 		}
 		if !conn.WaitForStateChange(ctx, state) {
