@@ -34,16 +34,18 @@ func explainDial(err error) error {
 // explainRun says why a process did not start or could not be followed.
 func explainRun(err error, flags runFlags) error {
 	var output *client.OutputError
+	var lost *client.LostError
 	switch {
 	case errors.Is(err, errGaveUp), errors.Is(err, context.Canceled):
 		return &exitError{code: codeInterrupted}
 	case errors.As(err, &output) && errors.Is(err, syscall.EPIPE):
 		return &exitError{code: codeBrokenPipe}
-	case errors.Is(err, client.ErrLost):
-		return &exitError{
-			code: codeFailed, err: fmt.Errorf("connection lost: %w", err),
-			hint: "a longer --grace keeps processes through longer breaks",
+	case errors.As(err, &lost):
+		hint := "a longer --grace keeps processes through longer breaks"
+		if !lost.Started {
+			hint = "find out whether the command ran before you run it again"
 		}
+		return &exitError{code: codeFailed, err: fmt.Errorf("connection lost: %w", err), hint: hint}
 	}
 	return explainReason(err, flags)
 }
