@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -25,6 +26,12 @@ var coreNames = []string{
 // defaultExcludes keep what looks like a credential of the server from its children.
 var defaultExcludes = []string{"*KEY*", "*SECRET*", "*TOKEN*"}
 
+// Bounds of each list of patterns: every name is held against every pattern.
+const (
+	MaxPatterns     = 256
+	MaxPatternBytes = 256
+)
+
 // EnvironmentPolicy builds a child's environment from the server's. Its members apply in the order in which they are
 // listed. Patterns match whole names, ignoring case; "*" is any run of characters and "?" any one.
 type EnvironmentPolicy struct {
@@ -40,6 +47,27 @@ type EnvironmentPolicy struct {
 	IncludeOnly []string
 }
 
+// Validate refuses, with InvalidArgument, more or longer patterns than MaxPatterns and MaxPatternBytes. Field begins with
+// environment_policy. Build does not check.
+func (p EnvironmentPolicy) Validate() error {
+	if err := validatePatterns("environment_policy.exclude", p.Exclude); err != nil {
+		return err
+	}
+	return validatePatterns("environment_policy.include_only", p.IncludeOnly)
+}
+
+func validatePatterns(field string, patterns []string) error {
+	if len(patterns) > MaxPatterns {
+		return invalid(field, fmt.Sprintf("has %d patterns; give at most %d", len(patterns), MaxPatterns))
+	}
+	for i, pattern := range patterns {
+		if len(pattern) > MaxPatternBytes {
+			return invalid(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("has %d bytes; give at most %d", len(pattern), MaxPatternBytes))
+		}
+	}
+	return nil
+}
+
 // Build returns the environment that the policy makes of the server's, as NAME=value in the order of names. The
 // overrides come last and are subject to no pattern. Entries of server without a name are left out; of a name given
 // twice the first counts, as it does for getenv.
@@ -51,7 +79,8 @@ func (p EnvironmentPolicy) Build(server []string, overrides map[string]string) [
 	drop(env, p.Exclude)
 	maps.Copy(env, p.Set)
 	if len(p.IncludeOnly) > 0 {
-		maps.DeleteFunc(env, func(name, _ string) bool { return !matchesAny(p.IncludeOnly, name) })
+		kept := foldAll(p.IncludeOnly)
+		maps.DeleteFunc(env, func(name, _ string) bool { return !matchesAny(kept, name) })
 	}
 	maps.Copy(env, overrides)
 	built := make([]string, 0, len(env))
@@ -81,16 +110,18 @@ func (p EnvironmentPolicy) inherit(server []string) map[string]string {
 }
 
 func drop(env map[string]string, patterns []string) {
-	maps.DeleteFunc(env, func(name, _ string) bool { return matchesAny(patterns, name) })
+	dropped := foldAll(patterns)
+	maps.DeleteFunc(env, func(name, _ string) bool { return matchesAny(dropped, name) })
 }
 
-func matchesAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, name) })
+func matchesAny(patterns [][]rune, name string) bool {
+	n := fold(name)
+	return slices.ContainsFunc(patterns, func(p []rune) bool { return matches(p, n) })
 }
 
-// matches takes time in proportion to the product of the lengths at most: patterns come from clients.
-func matches(pattern, name string) bool {
-	p, n := fold(pattern), fold(name)
+// matches takes a folded pattern and name, and time in proportion to the product of the lengths at most: patterns come
+// from clients.
+func matches(p, n []rune) bool {
 	star, retry := -1, 0 // after the last "*" seen, and where in n its match ends if tried again
 	i, j := 0, 0
 	for j < len(n) {
@@ -112,6 +143,14 @@ func matches(pattern, name string) bool {
 		i++
 	}
 	return i == len(p)
+}
+
+func foldAll(patterns []string) [][]rune {
+	folded := make([][]rune, len(patterns))
+	for i, pattern := range patterns {
+		folded[i] = fold(pattern)
+	}
+	return folded
 }
 
 func fold(s string) []rune {

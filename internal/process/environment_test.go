@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -86,15 +87,36 @@ func TestPatterns(t *testing.T) {
 		{"*ab", "aab", true},
 		{"a**b", "ab", true},
 	} {
-		if got := matches(test.pattern, test.name); got != test.want {
+		if got := matches(fold(test.pattern), fold(test.name)); got != test.want {
 			t.Errorf("%q matches %q: %v", test.pattern, test.name, got)
+		}
+	}
+}
+
+func TestPatternsAreBounded(t *testing.T) {
+	most := slices.Repeat([]string{strings.Repeat("*", MaxPatternBytes)}, MaxPatterns)
+	if err := (EnvironmentPolicy{Exclude: most, IncludeOnly: most}).Validate(); err != nil {
+		t.Errorf("as many as may be: %v", err)
+	}
+	tooMany, tooLong := append(slices.Clone(most), ""), []string{"A", most[0] + "*"}
+	for field, policy := range map[string]EnvironmentPolicy{
+		"environment_policy.exclude":         {Exclude: tooMany},
+		"environment_policy.include_only":    {IncludeOnly: tooMany},
+		"environment_policy.exclude[1]":      {Exclude: tooLong},
+		"environment_policy.include_only[1]": {IncludeOnly: tooLong},
+	} {
+		err := policy.Validate()
+		wantKind(t, err, InvalidArgument)
+		var typed *Error
+		if !errors.As(err, &typed) || typed.Field != field || !strings.Contains(err.Error(), "at most 256") {
+			t.Errorf("%s: %v", field, err)
 		}
 	}
 }
 
 func TestPatternsCannotBeMadeToTakeForever(t *testing.T) {
 	done := make(chan bool, 1)
-	go func() { done <- matches(strings.Repeat("a*", 500)+"b", strings.Repeat("a", 2000)) }()
+	go func() { done <- matches(fold(strings.Repeat("a*", 500)+"b"), fold(strings.Repeat("a", 2000))) }()
 	select {
 	case matched := <-done:
 		if matched {
