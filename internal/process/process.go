@@ -204,22 +204,14 @@ func (p *Process) release() {
 	}
 	if p.killTimer != nil {
 		p.killTimer.Stop()
-		p.killRest()
+		// Those who outlast a graceful termination and hold no stream: nobody will hear of them again.
+		_ = p.signalGroupLocked(unix.SIGKILL)
 	}
 	if p.supervisor.holdZombies {
 		_ = p.pidfd.Control(func(fd uintptr) { _, _, _ = waitChild(fd, false, nil) })
 	}
 	_ = p.pidfdFile.Close()
 	p.supervisor.remove(p)
-}
-
-// killRest ends those who outlast a graceful termination: they hold no stream, so that nobody will hear of them again.
-func (p *Process) killRest() {
-	if p.supervisor.holdZombies {
-		_ = p.killGroupNumber(unix.SIGKILL)
-		return
-	}
-	_ = p.sendPidfd(unix.SIGKILL, unix.PIDFD_SIGNAL_PROCESS_GROUP)
 }
 
 // abandon gives up on streams that are still open after the exit, held by descendants outside the group.

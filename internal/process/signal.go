@@ -44,18 +44,18 @@ func (p *Process) signalLeader(sig syscall.Signal) error {
 }
 
 func (p *Process) signalGroup(sig syscall.Signal) error {
-	if !p.supervisor.holdZombies {
-		return p.sendPidfd(sig, unix.PIDFD_SIGNAL_PROCESS_GROUP)
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.killGroupNumber(sig)
+	return p.signalGroupLocked(sig)
 }
 
-// killGroupNumber signals the group by its number, which the leader's zombie reserves until p is closed. Called with
-// mu held.
-func (p *Process) killGroupNumber(sig syscall.Signal) error {
-	if p.state == StateClosed {
+// signalGroupLocked signals the group through the pidfd, or by its number, which the leader's zombie reserves until p
+// is closed. Called with mu held.
+func (p *Process) signalGroupLocked(sig syscall.Signal) error {
+	switch {
+	case !p.supervisor.holdZombies:
+		return p.sendPidfd(sig, unix.PIDFD_SIGNAL_PROCESS_GROUP)
+	case p.state == StateClosed:
 		return errAlreadyExited()
 	}
 	return signalError(unix.Kill(-p.pid, sig))

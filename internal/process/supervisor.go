@@ -250,8 +250,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	processes := s.refuse()
 	for _, p := range processes {
 		p.log.Free()
-		p.markCause(CauseServerShutdown)
-		_ = p.signalGroup(unix.SIGKILL)
+		_, _ = p.end(unix.SIGKILL, CauseServerShutdown)
 	}
 	for _, p := range processes {
 		select {

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,8 +47,8 @@ type TerminateResult struct {
 // cause it then returns. Of a process that has exited it ends the members of the group that are left, until closed.
 // It may be called any number of times, concurrently and with different modes: the earliest deadline counts.
 func (p *Process) Terminate(ctx context.Context, t Termination) (TerminateResult, error) {
-	result := TerminateResult{WasRunning: p.markCause(t.Cause)}
-	err := p.beginTermination(t)
+	wasRunning, err := p.beginTermination(t)
+	result := TerminateResult{WasRunning: wasRunning}
 	switch {
 	case err == nil:
 		result.Method = MethodProcessGroup
@@ -63,35 +64,34 @@ func (p *Process) Terminate(ctx context.Context, t Termination) (TerminateResult
 	}
 }
 
-func (p *Process) beginTermination(t Termination) error {
+func (p *Process) beginTermination(t Termination) (wasRunning bool, err error) {
+	if t.Cause == 0 {
+		t.Cause = CauseTerminated
+	}
 	if !t.Graceful {
-		return p.signalGroup(unix.SIGKILL)
+		return p.end(unix.SIGKILL, t.Cause)
 	}
 	if t.Timeout <= 0 {
 		t.Timeout = DefaultGrace
 	}
-	if err := p.signalGroup(unix.SIGTERM); err != nil {
-		return err
+	if wasRunning, err = p.end(unix.SIGTERM, t.Cause); err != nil {
+		return wasRunning, err
 	}
 	p.killAfter(t.Timeout)
 	_ = p.signalGroup(unix.SIGCONT)
-	return nil
+	return wasRunning, nil
 }
 
-// markCause notes why p is about to be ended and tells whether it was still running.
-func (p *Process) markCause(cause Cause) bool {
-	if cause == 0 {
-		cause = CauseTerminated
-	}
-	p.mu.Lock()
+// end signals the group and notes why, if p was still running and the signal was sent.
+func (p *Process) end(sig syscall.Signal, cause Cause) (wasRunning bool, err error) {
+	p.mu.Lock() // the exit cannot be noted before the cause is
 	defer p.mu.Unlock()
-	if p.state >= StateExited || p.isDead() {
-		return false
-	}
-	if p.cause == 0 {
+	wasRunning = p.state < StateExited && !p.isDead()
+	err = p.signalGroupLocked(sig)
+	if wasRunning && err == nil && p.cause == 0 {
 		p.cause = cause
 	}
-	return true
+	return wasRunning, err
 }
 
 // isDead tells whether the leader ended, perhaps not yet reaped. Called with mu held.
@@ -126,6 +126,5 @@ func (p *Process) killAfter(timeout time.Duration) {
 
 // expire is what the timer of Spec.Timeout does.
 func (p *Process) expire() {
-	p.markCause(CauseTimeout)
-	_ = p.signalGroup(unix.SIGKILL)
+	_, _ = p.end(unix.SIGKILL, CauseTimeout)
 }

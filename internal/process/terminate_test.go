@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,6 +105,46 @@ func TestGracefulTerminationWakesAStoppedProcess(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	exit(t, p)
+}
+
+// asStranger runs f on a thread of its own that has given up this user's rights over processes.
+func asStranger(t *testing.T, f func()) {
+	t.Helper()
+	const nobody = 65534
+	done := make(chan syscall.Errno)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		// The raw call changes this thread alone.
+		_, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody)
+		if errno == 0 {
+			f()
+		}
+		done <- errno
+	}()
+	if errno := <-done; errno != 0 {
+		t.Fatalf("failed to become another user, which takes root: %v", errno)
+	}
+}
+
+func TestARefusedTerminationIsNotTheCause(t *testing.T) {
+	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
+		p := start(piped(program("echo")))
+		asStranger(t, func() {
+			for _, graceful := range []bool{false, true} {
+				result, err := p.Terminate(testContext(t), Termination{Graceful: graceful, Timeout: time.Millisecond})
+				wantKind(t, err, PermissionDenied)
+				if !result.WasRunning || result.Method != MethodNone {
+					t.Errorf("%+v", result)
+				}
+			}
+		})
+		if err := p.CloseStdin(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if record := exit(t, p); record.Cause != CauseExited || record.Signal != 0 {
+			t.Errorf("%+v", record)
+		}
+	})
 }
 
 func TestTheEarliestDeadlineCounts(t *testing.T) {
