@@ -10,19 +10,24 @@ import (
 	"testing"
 )
 
-// grpcurl calls a server the way a person does who has nothing but the
-// reflection.
-func grpcurl(t *testing.T, server *command, d door, args ...string) result {
-	t.Helper()
+// tool is the path of a program that the Makefile builds from tools/go.mod.
+func tool(t *testing.T, name string) string {
 	dir := os.Getenv("EXECWIRE_TOOLS_DIR")
 	if dir == "" {
 		dir = filepath.Join(repository(t), ".cache", "tools")
 	}
+	return filepath.Join(dir, name)
+}
+
+// grpcurl calls a server the way a person does who has nothing but the
+// reflection.
+func grpcurl(t *testing.T, server *command, d door, args ...string) result {
+	t.Helper()
 	flags := []string{"-plaintext"}
 	if d == unixDoor {
 		flags = append(flags, "-unix")
 	}
-	c := &command{Cmd: exec.CommandContext(testContext(t), filepath.Join(dir, "grpcurl"))}
+	c := &command{Cmd: exec.CommandContext(testContext(t), tool(t, "grpcurl"))}
 	// Flags and data come before the address, what is called after it.
 	at := len(args) - 1
 	if len(args) > 1 && (args[at-1] == "list" || args[at-1] == "describe") {
