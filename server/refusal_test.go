@@ -50,6 +50,9 @@ func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
 		{"unknown inherit", "command.direct.environment_policy.inherit", func(_ *start, d *direct) {
 			d.EnvironmentPolicy = &execwirev1.EnvironmentPolicy{Inherit: 9}
 		}},
+		{"too many patterns", "command.direct.environment_policy.exclude", func(_ *start, d *direct) {
+			d.EnvironmentPolicy = &execwirev1.EnvironmentPolicy{Exclude: make([]string, 300)}
+		}},
 		{"sandbox without a kind", "command.direct.sandbox.policy", func(_ *start, d *direct) { d.Sandbox = &execwirev1.SandboxPolicy{} }},
 		{"relative prepared executable", "command.prepared.executable", func(r *start, _ *direct) {
 			r.Command = &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Prepared{

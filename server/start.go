@@ -45,7 +45,7 @@ func (s *Server) start(ctx context.Context, prefix string, req *execwirev1.Start
 	}
 	spec, err := s.toSpec(req)
 	if err != nil {
-		return nil, false, err
+		return nil, false, nameField(prefix, req.GetCommand(), err)
 	}
 	digest, err := digestOf(req)
 	if err != nil {
@@ -125,26 +125,25 @@ func (s *Server) directSpec(spec process.Spec, direct *execwirev1.DirectCommand)
 	if err := checkSandbox(direct.GetSandbox()); err != nil {
 		return spec, err
 	}
+	policy := toPolicy(direct.GetEnvironmentPolicy())
+	if err := policy.Validate(); err != nil {
+		return spec, err
+	}
 	spec.Argv = direct.GetArgv()
 	spec.Arg0 = direct.Arg0
 	spec.Cwd = direct.GetWorkingDirectory()
-	spec.Env = toPolicy(direct.GetEnvironmentPolicy()).Build(s.cfg.Environ, direct.GetEnv())
+	spec.Env = policy.Build(s.cfg.Environ, direct.GetEnv())
 	return spec, nil
 }
 
 // checkSandbox refuses every policy that would have to be enforced: no backend
 // is built into this server yet, and a policy is never weakened in silence.
 func checkSandbox(policy *execwirev1.SandboxPolicy) error {
-	switch policy.GetPolicy().(type) {
-	case *execwirev1.SandboxPolicy_Managed:
-		return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE, nil,
-			"this server has no sandbox backend, so the process was not started: ask for no sandbox, or use a server that has one")
-	case nil:
-		if policy != nil {
-			return invalidField("command.direct.sandbox.policy", "is missing: say managed, disabled or external")
-		}
+	if policy.GetManaged() == nil {
+		return nil
 	}
-	return nil
+	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE, nil,
+		"this server has no sandbox backend, so the process was not started: ask for no sandbox, or use a server that has one")
 }
 
 // toPolicy translates an environment policy; an absent one takes nothing.

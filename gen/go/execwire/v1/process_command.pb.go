@@ -535,7 +535,7 @@ func (x *PreparedCommand) GetEnv() map[string]string {
 
 // EnvironmentPolicy builds a child's environment from the server's. Its steps
 // are taken in the order of its members; patterns match whole names, ignore
-// case, and know "*" and "?".
+// case, and know "*" and "?"; a list has at most 256 of them.
 type EnvironmentPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to begin with. Unspecified is core.
