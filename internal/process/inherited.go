@@ -4,9 +4,11 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,11 +25,27 @@ type inherited struct {
 func shedInherited() inherited {
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	in := inherited{masked: masksSignals()}
-	if ignored := ignoredSignals(); len(ignored) > 0 {
+	ignored := slices.DeleteFunc(ignoredSignals(), resetReserved)
+	if len(ignored) > 0 {
 		in.ignored = make(chan os.Signal, 1)
 		signal.Notify(in.ignored, ignored...) // delivery drops what the channel has no room for
 	}
 	return in
+}
+
+// The signals that C libraries keep for themselves, and Go therefore does not handle. A program that glibc's
+// posix_spawn started, make's for one, ignores them.
+const firstReserved, lastReserved = syscall.Signal(32), syscall.Signal(34)
+
+// resetReserved sets such a signal to its default, and does nothing for any other.
+func resetReserved(sig os.Signal) bool {
+	n, ok := sig.(syscall.Signal)
+	if !ok || n < firstReserved || n > lastReserved {
+		return false
+	}
+	var action [4]uint64 // a struct sigaction of the kernel, in which SIG_DFL, no flags and no mask are all zeros
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+	return true
 }
 
 // release puts ignored signals back as they were.
