@@ -169,6 +169,7 @@ func TestHoldPipesSpeaksAfterItsParentExited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = out.Close() }() // which cmd.Wait would do, after closing it too early
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
