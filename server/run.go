@@ -155,6 +155,9 @@ func (r *run) serve() error {
 		r.owner.Lost()
 		return nil
 	case errors.Is(cause, errDetached):
+		// The receiver does it too, and may be later: whoever is told that it
+		// was done must find it done.
+		r.owner.Detach()
 		return nil
 	case r.stream.Context().Err() == nil && cause != nil && !errors.Is(cause, errRunOver):
 		// The client broke the rules; it may come back and follow them.
