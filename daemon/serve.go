@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -89,5 +88,3 @@ func (d *Daemon) drain(now context.Context) {
 		d.opts.Logger.Info("terminating the processes that are left", "processes", d.sessions.Active(), "reason", err.Error())
 	}
 }
-
-var _ net.Listener = listen.Listener(nil)
