@@ -31,6 +31,11 @@ func (*sessionService) CloseSession(context.Context, *execwirev1.CloseSessionReq
 	return nil, notImplemented("SessionService.CloseSession")
 }
 
+// GrantSession implements the RPC.
+func (*sessionService) GrantSession(context.Context, *execwirev1.GrantSessionRequest) (*execwirev1.GrantSessionResponse, error) {
+	return nil, notImplemented("SessionService.GrantSession")
+}
+
 // UnknownMethod answers calls to methods and services that this server does not
 // know, which only a newer client makes. It is a handler for
 // grpc.UnknownServiceHandler.

@@ -4,14 +4,31 @@
 // upper case); command line flags are laid over the result by the caller.
 package config
 
-import "time"
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+)
 
 // Config is a complete configuration. The zero value is not usable: begin with
 // [Default]. A field's tags are its documentation; docs/configuration.md is
 // made from them. The struct is plain data and safe to copy.
 type Config struct {
 	// Listen is where the daemon accepts clients.
-	Listen []string `name:"listen" default:"grpc://127.0.0.1:7420" unit:"URLs" help:"Where clients are accepted: grpc://HOST:PORT on loopback, unix:///PATH, or off."`
+	Listen []string `name:"listen" default:"grpc://127.0.0.1:7420" unit:"URLs" help:"Where clients are accepted: grpc://HOST:PORT on loopback, grpcs://HOST:PORT with TLS, unix:///PATH, or off."`
+
+	// TLSCertificate is the server's certificate chain.
+	TLSCertificate string `name:"tls_certificate_file" default:"" unit:"path" help:"The certificate chain of grpcs:// listeners, as PEM. Read again when it changes."`
+	// TLSKey is the key to it.
+	TLSKey string `name:"tls_key_file" default:"" unit:"path" help:"The private key to it, as PEM. Nobody but the server's user may be able to read it. Read again when it changes."`
+	// TLSClientCA is who signs clients' certificates.
+	TLSClientCA string `name:"tls_client_ca_file" default:"" unit:"path" help:"The authorities whose client certificates are accepted, as PEM. Empty accepts none. Read again when it changes."`
+	// Principals is the table of who may call what.
+	Principals string `name:"principals_file" default:"" unit:"path" help:"The table of principals: who is let in by what, and what each may call; see docs/security.md. Empty lets everybody on loopback and unix sockets call everything. Read again when it changes."`
+	// FailedAttempts bounds failed authentication per address.
+	FailedAttempts Count `name:"failed_attempts" default:"10" unit:"attempts" min:"1" max:"10000" help:"Failed attempts to authenticate that one address may make before more are refused."`
+	// FailedAttemptInterval is how fast an address is forgiven.
+	FailedAttemptInterval Duration `name:"failed_attempt_interval" default:"2s" unit:"duration" min:"10ms" max:"1h" help:"How long it takes until a failed attempt of an address is forgiven."`
 
 	// RetainedOutput bounds the output kept per process.
 	RetainedOutput Bytes `name:"retained_output_bytes" default:"1MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"Output kept per process, over all its streams."`
@@ -31,6 +48,22 @@ type Config struct {
 	Message Bytes `name:"message_bytes" default:"4MiB" unit:"bytes" min:"4MiB" max:"64MiB" help:"The largest message the server takes."`
 	// Streams bounds the calls of one connection.
 	Streams Count `name:"streams_per_connection" default:"1000" unit:"streams" min:"10" max:"100000" help:"Calls that one connection may have open at once, those that run or watch a process among them. Clients hold further ones back until others end."`
+	// Processes bounds the running processes of a session.
+	Processes Count `name:"processes_per_session" default:"1000" unit:"processes" min:"1" max:"1000000" help:"Processes of one session that have not closed."`
+	// Sessions bounds the sessions of a principal.
+	Sessions Count `name:"sessions_per_principal" default:"1000" unit:"sessions" min:"1" max:"1000000" help:"Leased sessions of one principal."`
+	// RetainedTotal bounds what is kept of all processes.
+	RetainedTotal Bytes `name:"retained_output_bytes_total" default:"2GiB" unit:"bytes" min:"64MiB" max:"1024GiB" help:"Output kept of all processes of the server. A process that has not closed counts as much as may be kept of it; records of closed ones that nobody owns give way to new processes, oldest first."`
+	// Spool bounds what is spooled for a session.
+	Spool Bytes `name:"spool_bytes" default:"256MiB" unit:"bytes" min:"1MiB" max:"1024GiB" help:"Output that is spooled to a file for one session while nobody is attached to it."`
+	// SpoolDirectory is where that file is.
+	SpoolDirectory string `name:"spool_directory" default:"" unit:"path" help:"Where such files are made, without a name. Empty is the directory for temporary files."`
+
+	// Cgroup is whether and where control groups are used.
+	Cgroup string `name:"cgroup" default:"auto" unit:"choice" help:"Whether processes get control groups of their own, which makes killing them certain: auto uses a writable cgroup v2 tree if there is one, off does without, and a path (of a directory in such a tree) uses that or refuses to start."`
+	// Guardian is whether serve runs under a guardian.
+	Guardian string `name:"guardian" default:"on" unit:"choice" help:"Whether execwire serve runs under a guardian that ends all processes should the server be killed: on or off."`
+
 	// HeaderList bounds the metadata of one call.
 	HeaderList Bytes `name:"header_list_bytes" default:"64KiB" unit:"bytes" min:"8KiB" max:"1MiB" help:"The largest metadata of a call, all names and values together. A call with more fails."`
 
@@ -85,6 +118,17 @@ func (c *Config) Validate() error {
 	}
 	if c.StdinQueue < c.StdinWrite {
 		return &Error{Setting: "stdin_queue_bytes", Problem: "is below stdin_write_bytes", Fix: "raise it to at least " + c.StdinWrite.String()}
+	}
+	return c.validateChoices()
+}
+
+// validateChoices checks the settings that are one of a few words.
+func (c *Config) validateChoices() error {
+	if c.Guardian != "on" && c.Guardian != "off" {
+		return &Error{Setting: "guardian", Problem: fmt.Sprintf("cannot be %q", c.Guardian), Fix: "write on or off"}
+	}
+	if c.Cgroup != "auto" && c.Cgroup != "off" && !filepath.IsAbs(c.Cgroup) {
+		return &Error{Setting: "cgroup", Problem: fmt.Sprintf("cannot be %q", c.Cgroup), Fix: "write auto, off or an absolute path"}
 	}
 	return nil
 }

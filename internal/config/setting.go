@@ -62,6 +62,10 @@ func (s Setting) set(text string) error {
 		*list = splitList(text)
 		return nil
 	}
+	if s.value.Kind() == reflect.String {
+		s.value.SetString(text)
+		return nil
+	}
 	n, err := s.parse(text)
 	if err != nil {
 		return err

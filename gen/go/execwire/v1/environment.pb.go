@@ -209,8 +209,13 @@ type GetEnvironmentResponse struct {
 	// Sandbox backends that were tried at start and work here. Empty means that
 	// every start with a managed sandbox is refused.
 	SandboxBackends []SandboxBackend `protobuf:"varint,13,rep,packed,name=sandbox_backends,json=sandboxBackends,proto3,enum=execwire.v1.SandboxBackend" json:"sandbox_backends,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The strongest means of ending a process and its descendants that works
+	// here.
+	KillMethod KillMethod `protobuf:"varint,14,opt,name=kill_method,json=killMethod,proto3,enum=execwire.v1.KillMethod" json:"kill_method,omitempty"`
+	// Whether a guardian ends all processes should the server be killed.
+	Guarded       bool `protobuf:"varint,15,opt,name=guarded,proto3" json:"guarded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetEnvironmentResponse) Reset() {
@@ -334,6 +339,20 @@ func (x *GetEnvironmentResponse) GetSandboxBackends() []SandboxBackend {
 	return nil
 }
 
+func (x *GetEnvironmentResponse) GetKillMethod() KillMethod {
+	if x != nil {
+		return x.KillMethod
+	}
+	return KillMethod_KILL_METHOD_UNSPECIFIED
+}
+
+func (x *GetEnvironmentResponse) GetGuarded() bool {
+	if x != nil {
+		return x.Guarded
+	}
+	return false
+}
+
 // ServerLimits are the bounds that a caller can meet. Every one can be set in
 // the server's configuration.
 type ServerLimits struct {
@@ -364,9 +383,23 @@ type ServerLimits struct {
 	// How long processes may go on after the server was told to stop.
 	ShutdownGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=shutdown_grace,json=shutdownGrace,proto3" json:"shutdown_grace,omitempty"`
 	// The longest wait of ReadOutput and WaitProcess; longer waits are cut to it.
-	MaxWait       *durationpb.Duration `protobuf:"bytes,13,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxWait *durationpb.Duration `protobuf:"bytes,13,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
+	// Processes of one session that have not closed.
+	ProcessesPerSession uint64 `protobuf:"varint,14,opt,name=processes_per_session,json=processesPerSession,proto3" json:"processes_per_session,omitempty"`
+	// Sessions of one principal, its default session not counted.
+	SessionsPerPrincipal uint64 `protobuf:"varint,15,opt,name=sessions_per_principal,json=sessionsPerPrincipal,proto3" json:"sessions_per_principal,omitempty"`
+	// Output that the server could have to keep, of all sessions together, in
+	// bytes: a process that has not closed counts as much as is kept of it at
+	// most, and a closed one what is kept.
+	RetainedOutputBytesTotal uint64 `protobuf:"varint,16,opt,name=retained_output_bytes_total,json=retainedOutputBytesTotal,proto3" json:"retained_output_bytes_total,omitempty"`
+	// Output that is spooled for one session while nobody is attached, in bytes.
+	SpoolBytes uint64 `protobuf:"varint,17,opt,name=spool_bytes,json=spoolBytes,proto3" json:"spool_bytes,omitempty"`
+	// Calls that one connection may have open at once.
+	StreamsPerConnection uint64 `protobuf:"varint,18,opt,name=streams_per_connection,json=streamsPerConnection,proto3" json:"streams_per_connection,omitempty"`
+	// The largest metadata of a call, in bytes.
+	HeaderListBytes uint64 `protobuf:"varint,19,opt,name=header_list_bytes,json=headerListBytes,proto3" json:"header_list_bytes,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ServerLimits) Reset() {
@@ -490,12 +523,54 @@ func (x *ServerLimits) GetMaxWait() *durationpb.Duration {
 	return nil
 }
 
+func (x *ServerLimits) GetProcessesPerSession() uint64 {
+	if x != nil {
+		return x.ProcessesPerSession
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetSessionsPerPrincipal() uint64 {
+	if x != nil {
+		return x.SessionsPerPrincipal
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetRetainedOutputBytesTotal() uint64 {
+	if x != nil {
+		return x.RetainedOutputBytesTotal
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetSpoolBytes() uint64 {
+	if x != nil {
+		return x.SpoolBytes
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetStreamsPerConnection() uint64 {
+	if x != nil {
+		return x.StreamsPerConnection
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetHeaderListBytes() uint64 {
+	if x != nil {
+		return x.HeaderListBytes
+	}
+	return 0
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\n" +
-	"\x1dexecwire/v1/environment.proto\x12\vexecwire.v1\x1a\x1egoogle/protobuf/duration.proto\"\x17\n" +
-	"\x15GetEnvironmentRequest\"\xb7\x04\n" +
+	"\x1dexecwire/v1/environment.proto\x12\vexecwire.v1\x1a!execwire/v1/process_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x17\n" +
+	"\x15GetEnvironmentRequest\"\x8b\x05\n" +
 	"\x16GetEnvironmentResponse\x12%\n" +
 	"\x0eserver_version\x18\x01 \x01(\tR\rserverVersion\x12)\n" +
 	"\x10operating_system\x18\x02 \x01(\tR\x0foperatingSystem\x12\"\n" +
@@ -510,7 +585,10 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	" \x01(\rR\bcpuCount\x121\n" +
 	"\x06limits\x18\v \x01(\v2\x19.execwire.v1.ServerLimitsR\x06limits\x120\n" +
 	"\bfeatures\x18\f \x03(\x0e2\x14.execwire.v1.FeatureR\bfeatures\x12F\n" +
-	"\x10sandbox_backends\x18\r \x03(\x0e2\x1b.execwire.v1.SandboxBackendR\x0fsandboxBackends\"\xa7\x05\n" +
+	"\x10sandbox_backends\x18\r \x03(\x0e2\x1b.execwire.v1.SandboxBackendR\x0fsandboxBackends\x128\n" +
+	"\vkill_method\x18\x0e \x01(\x0e2\x17.execwire.v1.KillMethodR\n" +
+	"killMethod\x12\x18\n" +
+	"\aguarded\x18\x0f \x01(\bR\aguarded\"\xd3\a\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -525,7 +603,14 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\bmaxGrace\x12S\n" +
 	"\x18closed_process_retention\x18\v \x01(\v2\x19.google.protobuf.DurationR\x16closedProcessRetention\x12@\n" +
 	"\x0eshutdown_grace\x18\f \x01(\v2\x19.google.protobuf.DurationR\rshutdownGrace\x124\n" +
-	"\bmax_wait\x18\r \x01(\v2\x19.google.protobuf.DurationR\amaxWait*\xa2\x01\n" +
+	"\bmax_wait\x18\r \x01(\v2\x19.google.protobuf.DurationR\amaxWait\x122\n" +
+	"\x15processes_per_session\x18\x0e \x01(\x04R\x13processesPerSession\x124\n" +
+	"\x16sessions_per_principal\x18\x0f \x01(\x04R\x14sessionsPerPrincipal\x12=\n" +
+	"\x1bretained_output_bytes_total\x18\x10 \x01(\x04R\x18retainedOutputBytesTotal\x12\x1f\n" +
+	"\vspool_bytes\x18\x11 \x01(\x04R\n" +
+	"spoolBytes\x124\n" +
+	"\x16streams_per_connection\x18\x12 \x01(\x04R\x14streamsPerConnection\x12*\n" +
+	"\x11header_list_bytes\x18\x13 \x01(\x04R\x0fheaderListBytes*\xa2\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
@@ -561,24 +646,26 @@ var file_execwire_v1_environment_proto_goTypes = []any{
 	(*GetEnvironmentRequest)(nil),  // 2: execwire.v1.GetEnvironmentRequest
 	(*GetEnvironmentResponse)(nil), // 3: execwire.v1.GetEnvironmentResponse
 	(*ServerLimits)(nil),           // 4: execwire.v1.ServerLimits
-	(*durationpb.Duration)(nil),    // 5: google.protobuf.Duration
+	(KillMethod)(0),                // 5: execwire.v1.KillMethod
+	(*durationpb.Duration)(nil),    // 6: google.protobuf.Duration
 }
 var file_execwire_v1_environment_proto_depIdxs = []int32{
-	4, // 0: execwire.v1.GetEnvironmentResponse.limits:type_name -> execwire.v1.ServerLimits
-	0, // 1: execwire.v1.GetEnvironmentResponse.features:type_name -> execwire.v1.Feature
-	1, // 2: execwire.v1.GetEnvironmentResponse.sandbox_backends:type_name -> execwire.v1.SandboxBackend
-	5, // 3: execwire.v1.ServerLimits.default_grace:type_name -> google.protobuf.Duration
-	5, // 4: execwire.v1.ServerLimits.max_grace:type_name -> google.protobuf.Duration
-	5, // 5: execwire.v1.ServerLimits.closed_process_retention:type_name -> google.protobuf.Duration
-	5, // 6: execwire.v1.ServerLimits.shutdown_grace:type_name -> google.protobuf.Duration
-	5, // 7: execwire.v1.ServerLimits.max_wait:type_name -> google.protobuf.Duration
-	2, // 8: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
-	3, // 9: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
-	9, // [9:10] is the sub-list for method output_type
-	8, // [8:9] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	4,  // 0: execwire.v1.GetEnvironmentResponse.limits:type_name -> execwire.v1.ServerLimits
+	0,  // 1: execwire.v1.GetEnvironmentResponse.features:type_name -> execwire.v1.Feature
+	1,  // 2: execwire.v1.GetEnvironmentResponse.sandbox_backends:type_name -> execwire.v1.SandboxBackend
+	5,  // 3: execwire.v1.GetEnvironmentResponse.kill_method:type_name -> execwire.v1.KillMethod
+	6,  // 4: execwire.v1.ServerLimits.default_grace:type_name -> google.protobuf.Duration
+	6,  // 5: execwire.v1.ServerLimits.max_grace:type_name -> google.protobuf.Duration
+	6,  // 6: execwire.v1.ServerLimits.closed_process_retention:type_name -> google.protobuf.Duration
+	6,  // 7: execwire.v1.ServerLimits.shutdown_grace:type_name -> google.protobuf.Duration
+	6,  // 8: execwire.v1.ServerLimits.max_wait:type_name -> google.protobuf.Duration
+	2,  // 9: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
+	3,  // 10: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
+	10, // [10:11] is the sub-list for method output_type
+	9,  // [9:10] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_environment_proto_init() }
@@ -586,6 +673,7 @@ func file_execwire_v1_environment_proto_init() {
 	if File_execwire_v1_environment_proto != nil {
 		return
 	}
+	file_execwire_v1_process_service_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

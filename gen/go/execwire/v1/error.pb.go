@@ -58,9 +58,36 @@ const (
 	// The call broke the rules of gRPC itself, e.g. by a message in the middle of
 	// a stream that cannot be decoded. The code says more.
 	ErrorReason_ERROR_REASON_BROKEN_CALL ErrorReason = 9
+	// The caller is known, and the table of principals does not let it make this
+	// call; metadata "permission" names what it lacks. PERMISSION_DENIED.
+	ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED ErrorReason = 10
+	// Too many attempts from this address failed to authenticate; more are
+	// refused for a while. RESOURCE_EXHAUSTED, with RetryInfo.
+	ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS ErrorReason = 11
+	// The caller may not act on behalf of the principal it named.
+	// PERMISSION_DENIED.
+	ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED ErrorReason = 12
 	// The session does not exist, or belongs to another principal, which is the
 	// same to the caller. NOT_FOUND.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
+	// The session is attached elsewhere, and its client answers.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_SESSION_ATTACHED ErrorReason = 21
+	// Another attachment took the session over, because this one did not answer;
+	// it has ended and should not attach again by itself. ABORTED.
+	ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER ErrorReason = 22
+	// The session ended: by CloseSession, or because nobody attached within its
+	// grace. ABORTED.
+	ErrorReason_ERROR_REASON_SESSION_CLOSED ErrorReason = 23
+	// The principal has as many sessions as it may have; metadata "limit" says how
+	// many. Close one. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS ErrorReason = 24
+	// The session was granted to the caller for less than this call.
+	// PERMISSION_DENIED.
+	ErrorReason_ERROR_REASON_SESSION_ACCESS_DENIED ErrorReason = 25
+	// The server cannot spool: it has no room or no directory for it.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_SPOOL_UNAVAILABLE ErrorReason = 26
 	// The process does not exist in the session: it never did, or its record was
 	// removed after it closed. NOT_FOUND.
 	ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ErrorReason = 30
@@ -82,6 +109,13 @@ const (
 	// A lossless watch was asked for while somebody else paces the process.
 	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_PROCESS_OWNED ErrorReason = 36
+	// The session has as many running processes as it may have; metadata "limit"
+	// says how many. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES ErrorReason = 37
+	// The output that the server could have to keep, of all sessions together,
+	// has reached its bound; metadata "limit_bytes" says how much it is.
+	// RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL ErrorReason = 38
 	// The program was not found: no such file, or not in the child's PATH.
 	// NOT_FOUND.
 	ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND ErrorReason = 40
@@ -142,7 +176,16 @@ var (
 		7:  "ERROR_REASON_CALL_CANCELLED",
 		8:  "ERROR_REASON_DEADLINE_EXCEEDED",
 		9:  "ERROR_REASON_BROKEN_CALL",
+		10: "ERROR_REASON_CALL_NOT_ALLOWED",
+		11: "ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS",
+		12: "ERROR_REASON_ON_BEHALF_OF_REFUSED",
 		20: "ERROR_REASON_SESSION_NOT_FOUND",
+		21: "ERROR_REASON_SESSION_ATTACHED",
+		22: "ERROR_REASON_SESSION_TAKEN_OVER",
+		23: "ERROR_REASON_SESSION_CLOSED",
+		24: "ERROR_REASON_TOO_MANY_SESSIONS",
+		25: "ERROR_REASON_SESSION_ACCESS_DENIED",
+		26: "ERROR_REASON_SPOOL_UNAVAILABLE",
 		30: "ERROR_REASON_PROCESS_NOT_FOUND",
 		31: "ERROR_REASON_PROCESS_ALREADY_EXISTS",
 		32: "ERROR_REASON_PROCESS_EXITED",
@@ -150,6 +193,8 @@ var (
 		34: "ERROR_REASON_TOO_MANY_READERS",
 		35: "ERROR_REASON_SEQ_NOT_REACHED",
 		36: "ERROR_REASON_PROCESS_OWNED",
+		37: "ERROR_REASON_TOO_MANY_PROCESSES",
+		38: "ERROR_REASON_RETAINED_OUTPUT_FULL",
 		40: "ERROR_REASON_PROGRAM_NOT_FOUND",
 		41: "ERROR_REASON_PROGRAM_NOT_EXECUTABLE",
 		42: "ERROR_REASON_BAD_WORKING_DIRECTORY",
@@ -167,39 +212,50 @@ var (
 		57: "ERROR_REASON_STDIN_QUEUE_FULL",
 	}
 	ErrorReason_value = map[string]int32{
-		"ERROR_REASON_UNSPECIFIED":            0,
-		"ERROR_REASON_INVALID_FIELD":          1,
-		"ERROR_REASON_NOT_IMPLEMENTED":        2,
-		"ERROR_REASON_INTERNAL":               3,
-		"ERROR_REASON_UNAUTHENTICATED":        4,
-		"ERROR_REASON_DRAINING":               5,
-		"ERROR_REASON_MESSAGE_TOO_LARGE":      6,
-		"ERROR_REASON_CALL_CANCELLED":         7,
-		"ERROR_REASON_DEADLINE_EXCEEDED":      8,
-		"ERROR_REASON_BROKEN_CALL":            9,
-		"ERROR_REASON_SESSION_NOT_FOUND":      20,
-		"ERROR_REASON_PROCESS_NOT_FOUND":      30,
-		"ERROR_REASON_PROCESS_ALREADY_EXISTS": 31,
-		"ERROR_REASON_PROCESS_EXITED":         32,
-		"ERROR_REASON_PROCESS_TAKEN_OVER":     33,
-		"ERROR_REASON_TOO_MANY_READERS":       34,
-		"ERROR_REASON_SEQ_NOT_REACHED":        35,
-		"ERROR_REASON_PROCESS_OWNED":          36,
-		"ERROR_REASON_PROGRAM_NOT_FOUND":      40,
-		"ERROR_REASON_PROGRAM_NOT_EXECUTABLE": 41,
-		"ERROR_REASON_BAD_WORKING_DIRECTORY":  42,
-		"ERROR_REASON_PERMISSION_DENIED":      43,
-		"ERROR_REASON_ARGUMENT_LIST_TOO_LONG": 44,
-		"ERROR_REASON_SYSTEM_LIMIT":           45,
-		"ERROR_REASON_SANDBOX_UNAVAILABLE":    46,
-		"ERROR_REASON_STDIN_NOT_PIPED":        50,
-		"ERROR_REASON_STDIN_CLOSED":           51,
-		"ERROR_REASON_STDIN_IS_TERMINAL":      52,
-		"ERROR_REASON_WRITE_TOO_LARGE":        53,
-		"ERROR_REASON_NOT_A_TERMINAL":         54,
-		"ERROR_REASON_STDIN_OFFSET_INVALID":   55,
-		"ERROR_REASON_UNEXPECTED_MESSAGE":     56,
-		"ERROR_REASON_STDIN_QUEUE_FULL":       57,
+		"ERROR_REASON_UNSPECIFIED":              0,
+		"ERROR_REASON_INVALID_FIELD":            1,
+		"ERROR_REASON_NOT_IMPLEMENTED":          2,
+		"ERROR_REASON_INTERNAL":                 3,
+		"ERROR_REASON_UNAUTHENTICATED":          4,
+		"ERROR_REASON_DRAINING":                 5,
+		"ERROR_REASON_MESSAGE_TOO_LARGE":        6,
+		"ERROR_REASON_CALL_CANCELLED":           7,
+		"ERROR_REASON_DEADLINE_EXCEEDED":        8,
+		"ERROR_REASON_BROKEN_CALL":              9,
+		"ERROR_REASON_CALL_NOT_ALLOWED":         10,
+		"ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS": 11,
+		"ERROR_REASON_ON_BEHALF_OF_REFUSED":     12,
+		"ERROR_REASON_SESSION_NOT_FOUND":        20,
+		"ERROR_REASON_SESSION_ATTACHED":         21,
+		"ERROR_REASON_SESSION_TAKEN_OVER":       22,
+		"ERROR_REASON_SESSION_CLOSED":           23,
+		"ERROR_REASON_TOO_MANY_SESSIONS":        24,
+		"ERROR_REASON_SESSION_ACCESS_DENIED":    25,
+		"ERROR_REASON_SPOOL_UNAVAILABLE":        26,
+		"ERROR_REASON_PROCESS_NOT_FOUND":        30,
+		"ERROR_REASON_PROCESS_ALREADY_EXISTS":   31,
+		"ERROR_REASON_PROCESS_EXITED":           32,
+		"ERROR_REASON_PROCESS_TAKEN_OVER":       33,
+		"ERROR_REASON_TOO_MANY_READERS":         34,
+		"ERROR_REASON_SEQ_NOT_REACHED":          35,
+		"ERROR_REASON_PROCESS_OWNED":            36,
+		"ERROR_REASON_TOO_MANY_PROCESSES":       37,
+		"ERROR_REASON_RETAINED_OUTPUT_FULL":     38,
+		"ERROR_REASON_PROGRAM_NOT_FOUND":        40,
+		"ERROR_REASON_PROGRAM_NOT_EXECUTABLE":   41,
+		"ERROR_REASON_BAD_WORKING_DIRECTORY":    42,
+		"ERROR_REASON_PERMISSION_DENIED":        43,
+		"ERROR_REASON_ARGUMENT_LIST_TOO_LONG":   44,
+		"ERROR_REASON_SYSTEM_LIMIT":             45,
+		"ERROR_REASON_SANDBOX_UNAVAILABLE":      46,
+		"ERROR_REASON_STDIN_NOT_PIPED":          50,
+		"ERROR_REASON_STDIN_CLOSED":             51,
+		"ERROR_REASON_STDIN_IS_TERMINAL":        52,
+		"ERROR_REASON_WRITE_TOO_LARGE":          53,
+		"ERROR_REASON_NOT_A_TERMINAL":           54,
+		"ERROR_REASON_STDIN_OFFSET_INVALID":     55,
+		"ERROR_REASON_UNEXPECTED_MESSAGE":       56,
+		"ERROR_REASON_STDIN_QUEUE_FULL":         57,
 	}
 )
 
@@ -234,7 +290,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x86\t\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xa0\f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -245,15 +301,27 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1eERROR_REASON_MESSAGE_TOO_LARGE\x10\x06\x12\x1f\n" +
 	"\x1bERROR_REASON_CALL_CANCELLED\x10\a\x12\"\n" +
 	"\x1eERROR_REASON_DEADLINE_EXCEEDED\x10\b\x12\x1c\n" +
-	"\x18ERROR_REASON_BROKEN_CALL\x10\t\x12\"\n" +
-	"\x1eERROR_REASON_SESSION_NOT_FOUND\x10\x14\x12\"\n" +
+	"\x18ERROR_REASON_BROKEN_CALL\x10\t\x12!\n" +
+	"\x1dERROR_REASON_CALL_NOT_ALLOWED\x10\n" +
+	"\x12)\n" +
+	"%ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS\x10\v\x12%\n" +
+	"!ERROR_REASON_ON_BEHALF_OF_REFUSED\x10\f\x12\"\n" +
+	"\x1eERROR_REASON_SESSION_NOT_FOUND\x10\x14\x12!\n" +
+	"\x1dERROR_REASON_SESSION_ATTACHED\x10\x15\x12#\n" +
+	"\x1fERROR_REASON_SESSION_TAKEN_OVER\x10\x16\x12\x1f\n" +
+	"\x1bERROR_REASON_SESSION_CLOSED\x10\x17\x12\"\n" +
+	"\x1eERROR_REASON_TOO_MANY_SESSIONS\x10\x18\x12&\n" +
+	"\"ERROR_REASON_SESSION_ACCESS_DENIED\x10\x19\x12\"\n" +
+	"\x1eERROR_REASON_SPOOL_UNAVAILABLE\x10\x1a\x12\"\n" +
 	"\x1eERROR_REASON_PROCESS_NOT_FOUND\x10\x1e\x12'\n" +
 	"#ERROR_REASON_PROCESS_ALREADY_EXISTS\x10\x1f\x12\x1f\n" +
 	"\x1bERROR_REASON_PROCESS_EXITED\x10 \x12#\n" +
 	"\x1fERROR_REASON_PROCESS_TAKEN_OVER\x10!\x12!\n" +
 	"\x1dERROR_REASON_TOO_MANY_READERS\x10\"\x12 \n" +
 	"\x1cERROR_REASON_SEQ_NOT_REACHED\x10#\x12\x1e\n" +
-	"\x1aERROR_REASON_PROCESS_OWNED\x10$\x12\"\n" +
+	"\x1aERROR_REASON_PROCESS_OWNED\x10$\x12#\n" +
+	"\x1fERROR_REASON_TOO_MANY_PROCESSES\x10%\x12%\n" +
+	"!ERROR_REASON_RETAINED_OUTPUT_FULL\x10&\x12\"\n" +
 	"\x1eERROR_REASON_PROGRAM_NOT_FOUND\x10(\x12'\n" +
 	"#ERROR_REASON_PROGRAM_NOT_EXECUTABLE\x10)\x12&\n" +
 	"\"ERROR_REASON_BAD_WORKING_DIRECTORY\x10*\x12\"\n" +

@@ -113,7 +113,8 @@ type Process struct {
 	LastSeq uint64 `protobuf:"varint,11,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
 	// The lowest seq that a reader starting now would get without a gap.
 	FirstAvailableSeq uint64 `protobuf:"varint,12,opt,name=first_available_seq,json=firstAvailableSeq,proto3" json:"first_available_seq,omitempty"`
-	// Whether somebody owns it at the moment, by RunProcess.
+	// Whether somebody owns it at the moment: by RunProcess, or by being attached
+	// to its session.
 	Owned         bool `protobuf:"varint,13,opt,name=owned,proto3" json:"owned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -133,6 +133,89 @@ func (StdinMode) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{1}
 }
 
+// LimitedResource is a resource of setrlimit(2).
+type LimitedResource int32
+
+const (
+	// Refused.
+	LimitedResource_LIMITED_RESOURCE_UNSPECIFIED LimitedResource = 0
+	// Processor time, in seconds. A process that is killed for it has cause
+	// EXIT_CAUSE_LIMIT.
+	LimitedResource_LIMITED_RESOURCE_CPU_SECONDS LimitedResource = 1
+	// The largest file it may write, in bytes. A process that is killed for it
+	// has cause EXIT_CAUSE_LIMIT.
+	LimitedResource_LIMITED_RESOURCE_FILE_BYTES LimitedResource = 2
+	// Its data segment, in bytes.
+	LimitedResource_LIMITED_RESOURCE_DATA_BYTES LimitedResource = 3
+	// Its stack, in bytes.
+	LimitedResource_LIMITED_RESOURCE_STACK_BYTES LimitedResource = 4
+	// The largest core file, in bytes.
+	LimitedResource_LIMITED_RESOURCE_CORE_BYTES LimitedResource = 5
+	// Processes and threads of its user, everywhere on the machine.
+	LimitedResource_LIMITED_RESOURCE_USER_PROCESSES LimitedResource = 6
+	// One more than the highest descriptor it may open.
+	LimitedResource_LIMITED_RESOURCE_OPEN_FILES LimitedResource = 7
+	// Memory it may lock, in bytes.
+	LimitedResource_LIMITED_RESOURCE_LOCKED_BYTES LimitedResource = 8
+	// Its address space, in bytes.
+	LimitedResource_LIMITED_RESOURCE_ADDRESS_SPACE_BYTES LimitedResource = 9
+)
+
+// Enum value maps for LimitedResource.
+var (
+	LimitedResource_name = map[int32]string{
+		0: "LIMITED_RESOURCE_UNSPECIFIED",
+		1: "LIMITED_RESOURCE_CPU_SECONDS",
+		2: "LIMITED_RESOURCE_FILE_BYTES",
+		3: "LIMITED_RESOURCE_DATA_BYTES",
+		4: "LIMITED_RESOURCE_STACK_BYTES",
+		5: "LIMITED_RESOURCE_CORE_BYTES",
+		6: "LIMITED_RESOURCE_USER_PROCESSES",
+		7: "LIMITED_RESOURCE_OPEN_FILES",
+		8: "LIMITED_RESOURCE_LOCKED_BYTES",
+		9: "LIMITED_RESOURCE_ADDRESS_SPACE_BYTES",
+	}
+	LimitedResource_value = map[string]int32{
+		"LIMITED_RESOURCE_UNSPECIFIED":         0,
+		"LIMITED_RESOURCE_CPU_SECONDS":         1,
+		"LIMITED_RESOURCE_FILE_BYTES":          2,
+		"LIMITED_RESOURCE_DATA_BYTES":          3,
+		"LIMITED_RESOURCE_STACK_BYTES":         4,
+		"LIMITED_RESOURCE_CORE_BYTES":          5,
+		"LIMITED_RESOURCE_USER_PROCESSES":      6,
+		"LIMITED_RESOURCE_OPEN_FILES":          7,
+		"LIMITED_RESOURCE_LOCKED_BYTES":        8,
+		"LIMITED_RESOURCE_ADDRESS_SPACE_BYTES": 9,
+	}
+)
+
+func (x LimitedResource) Enum() *LimitedResource {
+	p := new(LimitedResource)
+	*p = x
+	return p
+}
+
+func (x LimitedResource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LimitedResource) Descriptor() protoreflect.EnumDescriptor {
+	return file_execwire_v1_process_command_proto_enumTypes[2].Descriptor()
+}
+
+func (LimitedResource) Type() protoreflect.EnumType {
+	return &file_execwire_v1_process_command_proto_enumTypes[2]
+}
+
+func (x LimitedResource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LimitedResource.Descriptor instead.
+func (LimitedResource) EnumDescriptor() ([]byte, []int) {
+	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{2}
+}
+
 // SignalTarget says who of a process's group gets a signal.
 type SignalTarget int32
 
@@ -174,11 +257,11 @@ func (x SignalTarget) String() string {
 }
 
 func (SignalTarget) Descriptor() protoreflect.EnumDescriptor {
-	return file_execwire_v1_process_command_proto_enumTypes[2].Descriptor()
+	return file_execwire_v1_process_command_proto_enumTypes[3].Descriptor()
 }
 
 func (SignalTarget) Type() protoreflect.EnumType {
-	return &file_execwire_v1_process_command_proto_enumTypes[2]
+	return &file_execwire_v1_process_command_proto_enumTypes[3]
 }
 
 func (x SignalTarget) Number() protoreflect.EnumNumber {
@@ -187,7 +270,7 @@ func (x SignalTarget) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SignalTarget.Descriptor instead.
 func (SignalTarget) EnumDescriptor() ([]byte, []int) {
-	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{2}
+	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{3}
 }
 
 // StartProcessRequest says what to run and how.
@@ -207,9 +290,14 @@ type StartProcessRequest struct {
 	// stdin.
 	Io *ProcessIo `protobuf:"bytes,4,opt,name=io,proto3" json:"io,omitempty"`
 	// What it may use. Absent limits nothing.
-	Limits        *ProcessLimits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Limits *ProcessLimits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Leaves descendants that outlive the process alone once it has closed, such
+	// as a daemon that it started. They end with the server. Otherwise whatever is
+	// left of the process is killed when it closes. TerminateProcess ends
+	// descendants in either case.
+	LeaveDescendants bool `protobuf:"varint,6,opt,name=leave_descendants,json=leaveDescendants,proto3" json:"leave_descendants,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *StartProcessRequest) Reset() {
@@ -275,6 +363,13 @@ func (x *StartProcessRequest) GetLimits() *ProcessLimits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *StartProcessRequest) GetLeaveDescendants() bool {
+	if x != nil {
+		return x.LeaveDescendants
+	}
+	return false
 }
 
 // ProcessCommand says what to run.
@@ -857,11 +952,26 @@ func (x *TerminalSize) GetColumns() uint32 {
 // ProcessLimits bounds what a process may use.
 type ProcessLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long it may run; then its process group is killed, with cause
+	// How long it may run; then it and its descendants are killed, with cause
 	// EXIT_CAUSE_TIMEOUT. Absent is no limit; 0 or less is refused.
-	Timeout       *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Timeout *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// How long it may be without output on all its streams; then it and its
+	// descendants are killed, with cause EXIT_CAUSE_NO_OUTPUT. Time in which it
+	// cannot write because its owner does not read does not count. Absent is no
+	// limit; 0 or less is refused.
+	NoOutputTimeout *durationpb.Duration `protobuf:"bytes,2,opt,name=no_output_timeout,json=noOutputTimeout,proto3" json:"no_output_timeout,omitempty"`
+	// Limits of the operating system, each resource at most once, set before the
+	// program is executed and inherited by descendants. A limit above the server's
+	// own needs privileges.
+	ResourceLimits []*ResourceLimit `protobuf:"bytes,3,rep,name=resource_limits,json=resourceLimits,proto3" json:"resource_limits,omitempty"`
+	// What is added to the server's own nice value: 1 to 39 for less processor
+	// time, below 0 with privileges for more. Absent or 0 changes nothing.
+	Nice *int32 `protobuf:"varint,4,opt,name=nice,proto3,oneof" json:"nice,omitempty"`
+	// Output kept of this process in place of the server's retained_output_bytes,
+	// which it can only lower. Absent is the server's; less than 64 KiB is refused.
+	RetainedOutputBytes *uint64 `protobuf:"varint,5,opt,name=retained_output_bytes,json=retainedOutputBytes,proto3,oneof" json:"retained_output_bytes,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *ProcessLimits) Reset() {
@@ -901,6 +1011,100 @@ func (x *ProcessLimits) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *ProcessLimits) GetNoOutputTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.NoOutputTimeout
+	}
+	return nil
+}
+
+func (x *ProcessLimits) GetResourceLimits() []*ResourceLimit {
+	if x != nil {
+		return x.ResourceLimits
+	}
+	return nil
+}
+
+func (x *ProcessLimits) GetNice() int32 {
+	if x != nil && x.Nice != nil {
+		return *x.Nice
+	}
+	return 0
+}
+
+func (x *ProcessLimits) GetRetainedOutputBytes() uint64 {
+	if x != nil && x.RetainedOutputBytes != nil {
+		return *x.RetainedOutputBytes
+	}
+	return 0
+}
+
+// ResourceLimit is one limit of setrlimit(2).
+type ResourceLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which resource. Required.
+	Resource LimitedResource `protobuf:"varint,1,opt,name=resource,proto3,enum=execwire.v1.LimitedResource" json:"resource,omitempty"`
+	// The limit that is enforced, in the unit of the resource;
+	// 18446744073709551615 is no limit.
+	Soft uint64 `protobuf:"varint,2,opt,name=soft,proto3" json:"soft,omitempty"`
+	// How far the process may raise it by itself. Absent is the same as soft;
+	// less is refused.
+	Hard          *uint64 `protobuf:"varint,3,opt,name=hard,proto3,oneof" json:"hard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceLimit) Reset() {
+	*x = ResourceLimit{}
+	mi := &file_execwire_v1_process_command_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceLimit) ProtoMessage() {}
+
+func (x *ResourceLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_command_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceLimit.ProtoReflect.Descriptor instead.
+func (*ResourceLimit) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ResourceLimit) GetResource() LimitedResource {
+	if x != nil {
+		return x.Resource
+	}
+	return LimitedResource_LIMITED_RESOURCE_UNSPECIFIED
+}
+
+func (x *ResourceLimit) GetSoft() uint64 {
+	if x != nil {
+		return x.Soft
+	}
+	return 0
+}
+
+func (x *ResourceLimit) GetHard() uint64 {
+	if x != nil && x.Hard != nil {
+		return *x.Hard
+	}
+	return 0
+}
+
 // Termination says how to end a process.
 type Termination struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -917,7 +1121,7 @@ type Termination struct {
 
 func (x *Termination) Reset() {
 	*x = Termination{}
-	mi := &file_execwire_v1_process_command_proto_msgTypes[10]
+	mi := &file_execwire_v1_process_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1133,7 @@ func (x *Termination) String() string {
 func (*Termination) ProtoMessage() {}
 
 func (x *Termination) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_command_proto_msgTypes[10]
+	mi := &file_execwire_v1_process_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1146,7 @@ func (x *Termination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Termination.ProtoReflect.Descriptor instead.
 func (*Termination) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{10}
+	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Termination) GetMode() isTermination_Mode {
@@ -999,7 +1203,7 @@ type GracefulTermination struct {
 
 func (x *GracefulTermination) Reset() {
 	*x = GracefulTermination{}
-	mi := &file_execwire_v1_process_command_proto_msgTypes[11]
+	mi := &file_execwire_v1_process_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1215,7 @@ func (x *GracefulTermination) String() string {
 func (*GracefulTermination) ProtoMessage() {}
 
 func (x *GracefulTermination) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_command_proto_msgTypes[11]
+	mi := &file_execwire_v1_process_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1228,7 @@ func (x *GracefulTermination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GracefulTermination.ProtoReflect.Descriptor instead.
 func (*GracefulTermination) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{11}
+	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GracefulTermination) GetTimeout() *durationpb.Duration {
@@ -1043,7 +1247,7 @@ type ForcedTermination struct {
 
 func (x *ForcedTermination) Reset() {
 	*x = ForcedTermination{}
-	mi := &file_execwire_v1_process_command_proto_msgTypes[12]
+	mi := &file_execwire_v1_process_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1259,7 @@ func (x *ForcedTermination) String() string {
 func (*ForcedTermination) ProtoMessage() {}
 
 func (x *ForcedTermination) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_command_proto_msgTypes[12]
+	mi := &file_execwire_v1_process_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,14 +1272,14 @@ func (x *ForcedTermination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcedTermination.ProtoReflect.Descriptor instead.
 func (*ForcedTermination) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{12}
+	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{13}
 }
 
 var File_execwire_v1_process_command_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\n" +
-	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe6\x01\n" +
+	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\x93\x02\n" +
 	"\x13StartProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1083,7 +1287,8 @@ const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x125\n" +
 	"\acommand\x18\x03 \x01(\v2\x1b.execwire.v1.ProcessCommandR\acommand\x12&\n" +
 	"\x02io\x18\x04 \x01(\v2\x16.execwire.v1.ProcessIoR\x02io\x122\n" +
-	"\x06limits\x18\x05 \x01(\v2\x1a.execwire.v1.ProcessLimitsR\x06limits\"\x8d\x01\n" +
+	"\x06limits\x18\x05 \x01(\v2\x1a.execwire.v1.ProcessLimitsR\x06limits\x12+\n" +
+	"\x11leave_descendants\x18\x06 \x01(\bR\x10leaveDescendants\"\x8d\x01\n" +
 	"\x0eProcessCommand\x124\n" +
 	"\x06direct\x18\x01 \x01(\v2\x1a.execwire.v1.DirectCommandH\x00R\x06direct\x12:\n" +
 	"\bprepared\x18\x02 \x01(\v2\x1c.execwire.v1.PreparedCommandH\x00R\bpreparedB\t\n" +
@@ -1129,9 +1334,20 @@ const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\x04size\x18\x01 \x01(\v2\x19.execwire.v1.TerminalSizeR\x04size\"<\n" +
 	"\fTerminalSize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
-	"\acolumns\x18\x02 \x01(\rR\acolumns\"D\n" +
+	"\acolumns\x18\x02 \x01(\rR\acolumns\"\xc5\x02\n" +
 	"\rProcessLimits\x123\n" +
-	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x8d\x01\n" +
+	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12E\n" +
+	"\x11no_output_timeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x0fnoOutputTimeout\x12C\n" +
+	"\x0fresource_limits\x18\x03 \x03(\v2\x1a.execwire.v1.ResourceLimitR\x0eresourceLimits\x12\x17\n" +
+	"\x04nice\x18\x04 \x01(\x05H\x00R\x04nice\x88\x01\x01\x127\n" +
+	"\x15retained_output_bytes\x18\x05 \x01(\x04H\x01R\x13retainedOutputBytes\x88\x01\x01B\a\n" +
+	"\x05_niceB\x18\n" +
+	"\x16_retained_output_bytes\"\x7f\n" +
+	"\rResourceLimit\x128\n" +
+	"\bresource\x18\x01 \x01(\x0e2\x1c.execwire.v1.LimitedResourceR\bresource\x12\x12\n" +
+	"\x04soft\x18\x02 \x01(\x04R\x04soft\x12\x17\n" +
+	"\x04hard\x18\x03 \x01(\x04H\x00R\x04hard\x88\x01\x01B\a\n" +
+	"\x05_hard\"\x8d\x01\n" +
 	"\vTermination\x12>\n" +
 	"\bgraceful\x18\x01 \x01(\v2 .execwire.v1.GracefulTerminationH\x00R\bgraceful\x126\n" +
 	"\x05force\x18\x02 \x01(\v2\x1e.execwire.v1.ForcedTerminationH\x00R\x05forceB\x06\n" +
@@ -1147,7 +1363,18 @@ const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\tStdinMode\x12\x1a\n" +
 	"\x16STDIN_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11STDIN_MODE_CLOSED\x10\x01\x12\x13\n" +
-	"\x0fSTDIN_MODE_PIPE\x10\x02*\x7f\n" +
+	"\x0fSTDIN_MODE_PIPE\x10\x02*\xed\x02\n" +
+	"\x0fLimitedResource\x12 \n" +
+	"\x1cLIMITED_RESOURCE_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cLIMITED_RESOURCE_CPU_SECONDS\x10\x01\x12\x1f\n" +
+	"\x1bLIMITED_RESOURCE_FILE_BYTES\x10\x02\x12\x1f\n" +
+	"\x1bLIMITED_RESOURCE_DATA_BYTES\x10\x03\x12 \n" +
+	"\x1cLIMITED_RESOURCE_STACK_BYTES\x10\x04\x12\x1f\n" +
+	"\x1bLIMITED_RESOURCE_CORE_BYTES\x10\x05\x12#\n" +
+	"\x1fLIMITED_RESOURCE_USER_PROCESSES\x10\x06\x12\x1f\n" +
+	"\x1bLIMITED_RESOURCE_OPEN_FILES\x10\a\x12!\n" +
+	"\x1dLIMITED_RESOURCE_LOCKED_BYTES\x10\b\x12(\n" +
+	"$LIMITED_RESOURCE_ADDRESS_SPACE_BYTES\x10\t*\x7f\n" +
 	"\fSignalTarget\x12\x1d\n" +
 	"\x19SIGNAL_TARGET_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SIGNAL_TARGET_GROUP\x10\x01\x12\x19\n" +
@@ -1167,56 +1394,61 @@ func file_execwire_v1_process_command_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_process_command_proto_rawDescData
 }
 
-var file_execwire_v1_process_command_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_execwire_v1_process_command_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_execwire_v1_process_command_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_execwire_v1_process_command_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_execwire_v1_process_command_proto_goTypes = []any{
 	(EnvironmentInherit)(0),     // 0: execwire.v1.EnvironmentInherit
 	(StdinMode)(0),              // 1: execwire.v1.StdinMode
-	(SignalTarget)(0),           // 2: execwire.v1.SignalTarget
-	(*StartProcessRequest)(nil), // 3: execwire.v1.StartProcessRequest
-	(*ProcessCommand)(nil),      // 4: execwire.v1.ProcessCommand
-	(*DirectCommand)(nil),       // 5: execwire.v1.DirectCommand
-	(*PreparedCommand)(nil),     // 6: execwire.v1.PreparedCommand
-	(*EnvironmentPolicy)(nil),   // 7: execwire.v1.EnvironmentPolicy
-	(*ProcessIo)(nil),           // 8: execwire.v1.ProcessIo
-	(*PipeIo)(nil),              // 9: execwire.v1.PipeIo
-	(*TerminalIo)(nil),          // 10: execwire.v1.TerminalIo
-	(*TerminalSize)(nil),        // 11: execwire.v1.TerminalSize
-	(*ProcessLimits)(nil),       // 12: execwire.v1.ProcessLimits
-	(*Termination)(nil),         // 13: execwire.v1.Termination
-	(*GracefulTermination)(nil), // 14: execwire.v1.GracefulTermination
-	(*ForcedTermination)(nil),   // 15: execwire.v1.ForcedTermination
-	nil,                         // 16: execwire.v1.DirectCommand.EnvEntry
-	nil,                         // 17: execwire.v1.PreparedCommand.EnvEntry
-	nil,                         // 18: execwire.v1.EnvironmentPolicy.SetEntry
-	(*SandboxPolicy)(nil),       // 19: execwire.v1.SandboxPolicy
-	(*durationpb.Duration)(nil), // 20: google.protobuf.Duration
+	(LimitedResource)(0),        // 2: execwire.v1.LimitedResource
+	(SignalTarget)(0),           // 3: execwire.v1.SignalTarget
+	(*StartProcessRequest)(nil), // 4: execwire.v1.StartProcessRequest
+	(*ProcessCommand)(nil),      // 5: execwire.v1.ProcessCommand
+	(*DirectCommand)(nil),       // 6: execwire.v1.DirectCommand
+	(*PreparedCommand)(nil),     // 7: execwire.v1.PreparedCommand
+	(*EnvironmentPolicy)(nil),   // 8: execwire.v1.EnvironmentPolicy
+	(*ProcessIo)(nil),           // 9: execwire.v1.ProcessIo
+	(*PipeIo)(nil),              // 10: execwire.v1.PipeIo
+	(*TerminalIo)(nil),          // 11: execwire.v1.TerminalIo
+	(*TerminalSize)(nil),        // 12: execwire.v1.TerminalSize
+	(*ProcessLimits)(nil),       // 13: execwire.v1.ProcessLimits
+	(*ResourceLimit)(nil),       // 14: execwire.v1.ResourceLimit
+	(*Termination)(nil),         // 15: execwire.v1.Termination
+	(*GracefulTermination)(nil), // 16: execwire.v1.GracefulTermination
+	(*ForcedTermination)(nil),   // 17: execwire.v1.ForcedTermination
+	nil,                         // 18: execwire.v1.DirectCommand.EnvEntry
+	nil,                         // 19: execwire.v1.PreparedCommand.EnvEntry
+	nil,                         // 20: execwire.v1.EnvironmentPolicy.SetEntry
+	(*SandboxPolicy)(nil),       // 21: execwire.v1.SandboxPolicy
+	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
 }
 var file_execwire_v1_process_command_proto_depIdxs = []int32{
-	4,  // 0: execwire.v1.StartProcessRequest.command:type_name -> execwire.v1.ProcessCommand
-	8,  // 1: execwire.v1.StartProcessRequest.io:type_name -> execwire.v1.ProcessIo
-	12, // 2: execwire.v1.StartProcessRequest.limits:type_name -> execwire.v1.ProcessLimits
-	5,  // 3: execwire.v1.ProcessCommand.direct:type_name -> execwire.v1.DirectCommand
-	6,  // 4: execwire.v1.ProcessCommand.prepared:type_name -> execwire.v1.PreparedCommand
-	16, // 5: execwire.v1.DirectCommand.env:type_name -> execwire.v1.DirectCommand.EnvEntry
-	7,  // 6: execwire.v1.DirectCommand.environment_policy:type_name -> execwire.v1.EnvironmentPolicy
-	19, // 7: execwire.v1.DirectCommand.sandbox:type_name -> execwire.v1.SandboxPolicy
-	17, // 8: execwire.v1.PreparedCommand.env:type_name -> execwire.v1.PreparedCommand.EnvEntry
+	5,  // 0: execwire.v1.StartProcessRequest.command:type_name -> execwire.v1.ProcessCommand
+	9,  // 1: execwire.v1.StartProcessRequest.io:type_name -> execwire.v1.ProcessIo
+	13, // 2: execwire.v1.StartProcessRequest.limits:type_name -> execwire.v1.ProcessLimits
+	6,  // 3: execwire.v1.ProcessCommand.direct:type_name -> execwire.v1.DirectCommand
+	7,  // 4: execwire.v1.ProcessCommand.prepared:type_name -> execwire.v1.PreparedCommand
+	18, // 5: execwire.v1.DirectCommand.env:type_name -> execwire.v1.DirectCommand.EnvEntry
+	8,  // 6: execwire.v1.DirectCommand.environment_policy:type_name -> execwire.v1.EnvironmentPolicy
+	21, // 7: execwire.v1.DirectCommand.sandbox:type_name -> execwire.v1.SandboxPolicy
+	19, // 8: execwire.v1.PreparedCommand.env:type_name -> execwire.v1.PreparedCommand.EnvEntry
 	0,  // 9: execwire.v1.EnvironmentPolicy.inherit:type_name -> execwire.v1.EnvironmentInherit
-	18, // 10: execwire.v1.EnvironmentPolicy.set:type_name -> execwire.v1.EnvironmentPolicy.SetEntry
-	9,  // 11: execwire.v1.ProcessIo.pipes:type_name -> execwire.v1.PipeIo
-	10, // 12: execwire.v1.ProcessIo.terminal:type_name -> execwire.v1.TerminalIo
+	20, // 10: execwire.v1.EnvironmentPolicy.set:type_name -> execwire.v1.EnvironmentPolicy.SetEntry
+	10, // 11: execwire.v1.ProcessIo.pipes:type_name -> execwire.v1.PipeIo
+	11, // 12: execwire.v1.ProcessIo.terminal:type_name -> execwire.v1.TerminalIo
 	1,  // 13: execwire.v1.PipeIo.stdin:type_name -> execwire.v1.StdinMode
-	11, // 14: execwire.v1.TerminalIo.size:type_name -> execwire.v1.TerminalSize
-	20, // 15: execwire.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	14, // 16: execwire.v1.Termination.graceful:type_name -> execwire.v1.GracefulTermination
-	15, // 17: execwire.v1.Termination.force:type_name -> execwire.v1.ForcedTermination
-	20, // 18: execwire.v1.GracefulTermination.timeout:type_name -> google.protobuf.Duration
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	12, // 14: execwire.v1.TerminalIo.size:type_name -> execwire.v1.TerminalSize
+	22, // 15: execwire.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	22, // 16: execwire.v1.ProcessLimits.no_output_timeout:type_name -> google.protobuf.Duration
+	14, // 17: execwire.v1.ProcessLimits.resource_limits:type_name -> execwire.v1.ResourceLimit
+	2,  // 18: execwire.v1.ResourceLimit.resource:type_name -> execwire.v1.LimitedResource
+	16, // 19: execwire.v1.Termination.graceful:type_name -> execwire.v1.GracefulTermination
+	17, // 20: execwire.v1.Termination.force:type_name -> execwire.v1.ForcedTermination
+	22, // 21: execwire.v1.GracefulTermination.timeout:type_name -> google.protobuf.Duration
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_command_proto_init() }
@@ -1234,7 +1466,9 @@ func file_execwire_v1_process_command_proto_init() {
 		(*ProcessIo_Pipes)(nil),
 		(*ProcessIo_Terminal)(nil),
 	}
-	file_execwire_v1_process_command_proto_msgTypes[10].OneofWrappers = []any{
+	file_execwire_v1_process_command_proto_msgTypes[9].OneofWrappers = []any{}
+	file_execwire_v1_process_command_proto_msgTypes[10].OneofWrappers = []any{}
+	file_execwire_v1_process_command_proto_msgTypes[11].OneofWrappers = []any{
 		(*Termination_Graceful)(nil),
 		(*Termination_Force)(nil),
 	}
@@ -1243,8 +1477,8 @@ func file_execwire_v1_process_command_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_command_proto_rawDesc), len(file_execwire_v1_process_command_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   16,
+			NumEnums:      4,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

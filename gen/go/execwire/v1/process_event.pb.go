@@ -91,14 +91,16 @@ const (
 	// Somebody asked this server to terminate it, or its owner did not return in
 	// time.
 	ExitCause_EXIT_CAUSE_TERMINATED ExitCause = 2
-	// It ran longer than its timeout.
+	// It ran longer than the timeout of its limits.
 	ExitCause_EXIT_CAUSE_TIMEOUT ExitCause = 3
-	// It exceeded another of its limits.
+	// It exceeded another of its limits, such as processor time or file size.
 	ExitCause_EXIT_CAUSE_LIMIT ExitCause = 4
 	// The server shut down.
 	ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN ExitCause = 5
 	// It is gone and the operating system did not say how.
 	ExitCause_EXIT_CAUSE_LOST ExitCause = 6
+	// It wrote nothing for longer than the no_output_timeout of its limits.
+	ExitCause_EXIT_CAUSE_NO_OUTPUT ExitCause = 7
 )
 
 // Enum value maps for ExitCause.
@@ -111,6 +113,7 @@ var (
 		4: "EXIT_CAUSE_LIMIT",
 		5: "EXIT_CAUSE_SERVER_SHUTDOWN",
 		6: "EXIT_CAUSE_LOST",
+		7: "EXIT_CAUSE_NO_OUTPUT",
 	}
 	ExitCause_value = map[string]int32{
 		"EXIT_CAUSE_UNSPECIFIED":     0,
@@ -120,6 +123,7 @@ var (
 		"EXIT_CAUSE_LIMIT":           4,
 		"EXIT_CAUSE_SERVER_SHUTDOWN": 5,
 		"EXIT_CAUSE_LOST":            6,
+		"EXIT_CAUSE_NO_OUTPUT":       7,
 	}
 )
 
@@ -969,7 +973,7 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDERR\x10\x02\x12\x1a\n" +
-	"\x16OUTPUT_STREAM_TERMINAL\x10\x03*\xbc\x01\n" +
+	"\x16OUTPUT_STREAM_TERMINAL\x10\x03*\xd6\x01\n" +
 	"\tExitCause\x12\x1a\n" +
 	"\x16EXIT_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EXIT_CAUSE_EXITED\x10\x01\x12\x19\n" +
@@ -977,7 +981,8 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x12EXIT_CAUSE_TIMEOUT\x10\x03\x12\x14\n" +
 	"\x10EXIT_CAUSE_LIMIT\x10\x04\x12\x1e\n" +
 	"\x1aEXIT_CAUSE_SERVER_SHUTDOWN\x10\x05\x12\x13\n" +
-	"\x0fEXIT_CAUSE_LOST\x10\x06*\xaa\x04\n" +
+	"\x0fEXIT_CAUSE_LOST\x10\x06\x12\x18\n" +
+	"\x14EXIT_CAUSE_NO_OUTPUT\x10\a*\xaa\x04\n" +
 	"\x06Signal\x12\x16\n" +
 	"\x12SIGNAL_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +

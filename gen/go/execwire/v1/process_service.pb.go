@@ -28,7 +28,8 @@ type KillMethod int32
 const (
 	// Nothing was left to end.
 	KillMethod_KILL_METHOD_UNSPECIFIED KillMethod = 0
-	// A signal to its process group. Descendants that left the group escape it.
+	// Signals to its process group and to no others: no descendant was outside
+	// of it, or none could be found.
 	KillMethod_KILL_METHOD_PROCESS_GROUP KillMethod = 1
 	// Its process group, then every descendant that can be found, until none is.
 	KillMethod_KILL_METHOD_DESCENDANTS KillMethod = 2
@@ -1318,17 +1319,17 @@ type WaitProcessRequest_Closed struct {
 }
 
 type WaitProcessRequest_Pattern struct {
-	// The output matches. Not implemented yet.
+	// The output matches.
 	Pattern *WaitForPattern `protobuf:"bytes,5,opt,name=pattern,proto3,oneof"`
 }
 
 type WaitProcessRequest_Port struct {
-	// A port is listened on. Not implemented yet.
+	// A port is listened on.
 	Port *WaitForPort `protobuf:"bytes,6,opt,name=port,proto3,oneof"`
 }
 
 type WaitProcessRequest_Idle struct {
-	// The process has been silent. Not implemented yet.
+	// The process has been silent.
 	Idle *WaitForIdle `protobuf:"bytes,7,opt,name=idle,proto3,oneof"`
 }
 
@@ -1416,10 +1417,15 @@ func (*WaitForClosed) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{20}
 }
 
-// WaitForPattern waits until output matches a regular expression.
+// WaitForPattern waits until output matches a regular expression. It looks at
+// all output after a cursor, retained or to come, as an observer: where output
+// is missing it begins anew behind the gap. When the process closes without a
+// match the wait is over.
 type WaitForPattern struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The expression, in RE2 syntax, matched against the bytes of one stream.
+	// The expression, in RE2 syntax, at most 1 KiB, matched against the bytes of
+	// one stream. A match that is longer than 16 KiB may be missed. "$" without
+	// "(?m)" is the end of what was written so far, as behind a prompt.
 	RegularExpression string `protobuf:"bytes,1,opt,name=regular_expression,json=regularExpression,proto3" json:"regular_expression,omitempty"`
 	// The stream to look at; unspecified looks at every stream by itself.
 	Stream OutputStream `protobuf:"varint,2,opt,name=stream,proto3,enum=execwire.v1.OutputStream" json:"stream,omitempty"`
@@ -1481,7 +1487,8 @@ func (x *WaitForPattern) GetAfterSeq() uint64 {
 }
 
 // WaitForPort waits until a TCP port is listened on by the process or a
-// descendant of it.
+// descendant of it, on any address. When the process closes first the wait is
+// over.
 type WaitForPort struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The port, 1 to 65535.
@@ -1527,10 +1534,12 @@ func (x *WaitForPort) GetPort() uint32 {
 	return 0
 }
 
-// WaitForIdle waits until the process has written nothing for a while.
+// WaitForIdle waits until the process has written nothing for a while, counted
+// from its last output, or from its start. A process that has exited goes on
+// being silent.
 type WaitForIdle struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long it must have been silent.
+	// How long it must have been silent. Required, more than 0.
 	Silence       *durationpb.Duration `protobuf:"bytes,1,opt,name=silence,proto3" json:"silence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1579,7 +1588,9 @@ type WaitProcessResponse struct {
 	// Whether the condition holds. False means that the wait was over first.
 	Satisfied bool `protobuf:"varint,1,opt,name=satisfied,proto3" json:"satisfied,omitempty"`
 	// The process when the answer was made.
-	Process       *Process `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
+	Process *Process `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
+	// What matched, when the condition was a pattern and holds.
+	Match         *PatternMatch `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1628,6 +1639,86 @@ func (x *WaitProcessResponse) GetProcess() *Process {
 	return nil
 }
 
+func (x *WaitProcessResponse) GetMatch() *PatternMatch {
+	if x != nil {
+		return x.Match
+	}
+	return nil
+}
+
+// PatternMatch says where a pattern matched.
+type PatternMatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream.
+	Stream OutputStream `protobuf:"varint,1,opt,name=stream,proto3,enum=execwire.v1.OutputStream" json:"stream,omitempty"`
+	// How many bytes of the stream came before the match.
+	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The bytes that matched.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// The seq of the event that completed the match: a cursor to go on from.
+	Seq           uint64 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatternMatch) Reset() {
+	*x = PatternMatch{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatternMatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatternMatch) ProtoMessage() {}
+
+func (x *PatternMatch) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatternMatch.ProtoReflect.Descriptor instead.
+func (*PatternMatch) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PatternMatch) GetStream() OutputStream {
+	if x != nil {
+		return x.Stream
+	}
+	return OutputStream_OUTPUT_STREAM_UNSPECIFIED
+}
+
+func (x *PatternMatch) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *PatternMatch) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *PatternMatch) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // GetProcessRequest names the process.
 type GetProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1641,7 +1732,7 @@ type GetProcessRequest struct {
 
 func (x *GetProcessRequest) Reset() {
 	*x = GetProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1744,7 @@ func (x *GetProcessRequest) String() string {
 func (*GetProcessRequest) ProtoMessage() {}
 
 func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1757,7 @@ func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessRequest.ProtoReflect.Descriptor instead.
 func (*GetProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{25}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetProcessRequest) GetSessionId() string {
@@ -1694,7 +1785,7 @@ type GetProcessResponse struct {
 
 func (x *GetProcessResponse) Reset() {
 	*x = GetProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1797,7 @@ func (x *GetProcessResponse) String() string {
 func (*GetProcessResponse) ProtoMessage() {}
 
 func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1810,7 @@ func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessResponse.ProtoReflect.Descriptor instead.
 func (*GetProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{26}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetProcessResponse) GetProcess() *Process {
@@ -1744,7 +1835,7 @@ type ListProcessesRequest struct {
 
 func (x *ListProcessesRequest) Reset() {
 	*x = ListProcessesRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1847,7 @@ func (x *ListProcessesRequest) String() string {
 func (*ListProcessesRequest) ProtoMessage() {}
 
 func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1860,7 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{27}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListProcessesRequest) GetSessionId() string {
@@ -1806,7 +1897,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1909,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1922,7 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{28}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
@@ -1958,10 +2049,16 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\vWaitForPort\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\"B\n" +
 	"\vWaitForIdle\x123\n" +
-	"\asilence\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\asilence\"c\n" +
+	"\asilence\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\asilence\"\x94\x01\n" +
 	"\x13WaitProcessResponse\x12\x1c\n" +
 	"\tsatisfied\x18\x01 \x01(\bR\tsatisfied\x12.\n" +
-	"\aprocess\x18\x02 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\"Q\n" +
+	"\aprocess\x18\x02 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\x12/\n" +
+	"\x05match\x18\x03 \x01(\v2\x19.execwire.v1.PatternMatchR\x05match\"\x7f\n" +
+	"\fPatternMatch\x121\n" +
+	"\x06stream\x18\x01 \x01(\x0e2\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\"Q\n" +
 	"\x11GetProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -2018,7 +2115,7 @@ func file_execwire_v1_process_service_proto_rawDescGZIP() []byte {
 }
 
 var file_execwire_v1_process_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_execwire_v1_process_service_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_execwire_v1_process_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_execwire_v1_process_service_proto_goTypes = []any{
 	(KillMethod)(0),                  // 0: execwire.v1.KillMethod
 	(*StartProcessResponse)(nil),     // 1: execwire.v1.StartProcessResponse
@@ -2046,80 +2143,83 @@ var file_execwire_v1_process_service_proto_goTypes = []any{
 	(*WaitForPort)(nil),              // 23: execwire.v1.WaitForPort
 	(*WaitForIdle)(nil),              // 24: execwire.v1.WaitForIdle
 	(*WaitProcessResponse)(nil),      // 25: execwire.v1.WaitProcessResponse
-	(*GetProcessRequest)(nil),        // 26: execwire.v1.GetProcessRequest
-	(*GetProcessResponse)(nil),       // 27: execwire.v1.GetProcessResponse
-	(*ListProcessesRequest)(nil),     // 28: execwire.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil),    // 29: execwire.v1.ListProcessesResponse
-	(*Process)(nil),                  // 30: execwire.v1.Process
-	(*ProcessEvent)(nil),             // 31: execwire.v1.ProcessEvent
-	(*durationpb.Duration)(nil),      // 32: google.protobuf.Duration
-	(*ExitRecord)(nil),               // 33: execwire.v1.ExitRecord
-	(OutputStream)(0),                // 34: execwire.v1.OutputStream
-	(*TerminalSize)(nil),             // 35: execwire.v1.TerminalSize
-	(Signal)(0),                      // 36: execwire.v1.Signal
-	(SignalTarget)(0),                // 37: execwire.v1.SignalTarget
-	(*Termination)(nil),              // 38: execwire.v1.Termination
-	(*StartProcessRequest)(nil),      // 39: execwire.v1.StartProcessRequest
-	(*RunProcessRequest)(nil),        // 40: execwire.v1.RunProcessRequest
-	(*RunProcessResponse)(nil),       // 41: execwire.v1.RunProcessResponse
+	(*PatternMatch)(nil),             // 26: execwire.v1.PatternMatch
+	(*GetProcessRequest)(nil),        // 27: execwire.v1.GetProcessRequest
+	(*GetProcessResponse)(nil),       // 28: execwire.v1.GetProcessResponse
+	(*ListProcessesRequest)(nil),     // 29: execwire.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil),    // 30: execwire.v1.ListProcessesResponse
+	(*Process)(nil),                  // 31: execwire.v1.Process
+	(*ProcessEvent)(nil),             // 32: execwire.v1.ProcessEvent
+	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
+	(*ExitRecord)(nil),               // 34: execwire.v1.ExitRecord
+	(OutputStream)(0),                // 35: execwire.v1.OutputStream
+	(*TerminalSize)(nil),             // 36: execwire.v1.TerminalSize
+	(Signal)(0),                      // 37: execwire.v1.Signal
+	(SignalTarget)(0),                // 38: execwire.v1.SignalTarget
+	(*Termination)(nil),              // 39: execwire.v1.Termination
+	(*StartProcessRequest)(nil),      // 40: execwire.v1.StartProcessRequest
+	(*RunProcessRequest)(nil),        // 41: execwire.v1.RunProcessRequest
+	(*RunProcessResponse)(nil),       // 42: execwire.v1.RunProcessResponse
 }
 var file_execwire_v1_process_service_proto_depIdxs = []int32{
-	30, // 0: execwire.v1.StartProcessResponse.process:type_name -> execwire.v1.Process
-	31, // 1: execwire.v1.WatchProcessResponse.events:type_name -> execwire.v1.ProcessEvent
-	32, // 2: execwire.v1.ReadOutputRequest.wait:type_name -> google.protobuf.Duration
-	31, // 3: execwire.v1.ReadOutputResponse.events:type_name -> execwire.v1.ProcessEvent
-	33, // 4: execwire.v1.ReadOutputResponse.exit:type_name -> execwire.v1.ExitRecord
+	31, // 0: execwire.v1.StartProcessResponse.process:type_name -> execwire.v1.Process
+	32, // 1: execwire.v1.WatchProcessResponse.events:type_name -> execwire.v1.ProcessEvent
+	33, // 2: execwire.v1.ReadOutputRequest.wait:type_name -> google.protobuf.Duration
+	32, // 3: execwire.v1.ReadOutputResponse.events:type_name -> execwire.v1.ProcessEvent
+	34, // 4: execwire.v1.ReadOutputResponse.exit:type_name -> execwire.v1.ExitRecord
 	8,  // 5: execwire.v1.SnapshotOutputResponse.streams:type_name -> execwire.v1.StreamSnapshot
-	30, // 6: execwire.v1.SnapshotOutputResponse.process:type_name -> execwire.v1.Process
-	34, // 7: execwire.v1.StreamSnapshot.stream:type_name -> execwire.v1.OutputStream
-	35, // 8: execwire.v1.ResizeTerminalRequest.size:type_name -> execwire.v1.TerminalSize
-	36, // 9: execwire.v1.SignalProcessRequest.signal:type_name -> execwire.v1.Signal
-	37, // 10: execwire.v1.SignalProcessRequest.target:type_name -> execwire.v1.SignalTarget
-	38, // 11: execwire.v1.TerminateProcessRequest.termination:type_name -> execwire.v1.Termination
-	33, // 12: execwire.v1.TerminateProcessResponse.exit:type_name -> execwire.v1.ExitRecord
+	31, // 6: execwire.v1.SnapshotOutputResponse.process:type_name -> execwire.v1.Process
+	35, // 7: execwire.v1.StreamSnapshot.stream:type_name -> execwire.v1.OutputStream
+	36, // 8: execwire.v1.ResizeTerminalRequest.size:type_name -> execwire.v1.TerminalSize
+	37, // 9: execwire.v1.SignalProcessRequest.signal:type_name -> execwire.v1.Signal
+	38, // 10: execwire.v1.SignalProcessRequest.target:type_name -> execwire.v1.SignalTarget
+	39, // 11: execwire.v1.TerminateProcessRequest.termination:type_name -> execwire.v1.Termination
+	34, // 12: execwire.v1.TerminateProcessResponse.exit:type_name -> execwire.v1.ExitRecord
 	0,  // 13: execwire.v1.TerminateProcessResponse.method:type_name -> execwire.v1.KillMethod
 	20, // 14: execwire.v1.WaitProcessRequest.exit:type_name -> execwire.v1.WaitForExit
 	21, // 15: execwire.v1.WaitProcessRequest.closed:type_name -> execwire.v1.WaitForClosed
 	22, // 16: execwire.v1.WaitProcessRequest.pattern:type_name -> execwire.v1.WaitForPattern
 	23, // 17: execwire.v1.WaitProcessRequest.port:type_name -> execwire.v1.WaitForPort
 	24, // 18: execwire.v1.WaitProcessRequest.idle:type_name -> execwire.v1.WaitForIdle
-	32, // 19: execwire.v1.WaitProcessRequest.wait:type_name -> google.protobuf.Duration
-	34, // 20: execwire.v1.WaitForPattern.stream:type_name -> execwire.v1.OutputStream
-	32, // 21: execwire.v1.WaitForIdle.silence:type_name -> google.protobuf.Duration
-	30, // 22: execwire.v1.WaitProcessResponse.process:type_name -> execwire.v1.Process
-	30, // 23: execwire.v1.GetProcessResponse.process:type_name -> execwire.v1.Process
-	30, // 24: execwire.v1.ListProcessesResponse.processes:type_name -> execwire.v1.Process
-	39, // 25: execwire.v1.ProcessService.StartProcess:input_type -> execwire.v1.StartProcessRequest
-	40, // 26: execwire.v1.ProcessService.RunProcess:input_type -> execwire.v1.RunProcessRequest
-	2,  // 27: execwire.v1.ProcessService.WatchProcess:input_type -> execwire.v1.WatchProcessRequest
-	4,  // 28: execwire.v1.ProcessService.ReadOutput:input_type -> execwire.v1.ReadOutputRequest
-	6,  // 29: execwire.v1.ProcessService.SnapshotOutput:input_type -> execwire.v1.SnapshotOutputRequest
-	9,  // 30: execwire.v1.ProcessService.WriteStdin:input_type -> execwire.v1.WriteStdinRequest
-	11, // 31: execwire.v1.ProcessService.CloseStdin:input_type -> execwire.v1.CloseStdinRequest
-	13, // 32: execwire.v1.ProcessService.ResizeTerminal:input_type -> execwire.v1.ResizeTerminalRequest
-	15, // 33: execwire.v1.ProcessService.SignalProcess:input_type -> execwire.v1.SignalProcessRequest
-	17, // 34: execwire.v1.ProcessService.TerminateProcess:input_type -> execwire.v1.TerminateProcessRequest
-	19, // 35: execwire.v1.ProcessService.WaitProcess:input_type -> execwire.v1.WaitProcessRequest
-	26, // 36: execwire.v1.ProcessService.GetProcess:input_type -> execwire.v1.GetProcessRequest
-	28, // 37: execwire.v1.ProcessService.ListProcesses:input_type -> execwire.v1.ListProcessesRequest
-	1,  // 38: execwire.v1.ProcessService.StartProcess:output_type -> execwire.v1.StartProcessResponse
-	41, // 39: execwire.v1.ProcessService.RunProcess:output_type -> execwire.v1.RunProcessResponse
-	3,  // 40: execwire.v1.ProcessService.WatchProcess:output_type -> execwire.v1.WatchProcessResponse
-	5,  // 41: execwire.v1.ProcessService.ReadOutput:output_type -> execwire.v1.ReadOutputResponse
-	7,  // 42: execwire.v1.ProcessService.SnapshotOutput:output_type -> execwire.v1.SnapshotOutputResponse
-	10, // 43: execwire.v1.ProcessService.WriteStdin:output_type -> execwire.v1.WriteStdinResponse
-	12, // 44: execwire.v1.ProcessService.CloseStdin:output_type -> execwire.v1.CloseStdinResponse
-	14, // 45: execwire.v1.ProcessService.ResizeTerminal:output_type -> execwire.v1.ResizeTerminalResponse
-	16, // 46: execwire.v1.ProcessService.SignalProcess:output_type -> execwire.v1.SignalProcessResponse
-	18, // 47: execwire.v1.ProcessService.TerminateProcess:output_type -> execwire.v1.TerminateProcessResponse
-	25, // 48: execwire.v1.ProcessService.WaitProcess:output_type -> execwire.v1.WaitProcessResponse
-	27, // 49: execwire.v1.ProcessService.GetProcess:output_type -> execwire.v1.GetProcessResponse
-	29, // 50: execwire.v1.ProcessService.ListProcesses:output_type -> execwire.v1.ListProcessesResponse
-	38, // [38:51] is the sub-list for method output_type
-	25, // [25:38] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	33, // 19: execwire.v1.WaitProcessRequest.wait:type_name -> google.protobuf.Duration
+	35, // 20: execwire.v1.WaitForPattern.stream:type_name -> execwire.v1.OutputStream
+	33, // 21: execwire.v1.WaitForIdle.silence:type_name -> google.protobuf.Duration
+	31, // 22: execwire.v1.WaitProcessResponse.process:type_name -> execwire.v1.Process
+	26, // 23: execwire.v1.WaitProcessResponse.match:type_name -> execwire.v1.PatternMatch
+	35, // 24: execwire.v1.PatternMatch.stream:type_name -> execwire.v1.OutputStream
+	31, // 25: execwire.v1.GetProcessResponse.process:type_name -> execwire.v1.Process
+	31, // 26: execwire.v1.ListProcessesResponse.processes:type_name -> execwire.v1.Process
+	40, // 27: execwire.v1.ProcessService.StartProcess:input_type -> execwire.v1.StartProcessRequest
+	41, // 28: execwire.v1.ProcessService.RunProcess:input_type -> execwire.v1.RunProcessRequest
+	2,  // 29: execwire.v1.ProcessService.WatchProcess:input_type -> execwire.v1.WatchProcessRequest
+	4,  // 30: execwire.v1.ProcessService.ReadOutput:input_type -> execwire.v1.ReadOutputRequest
+	6,  // 31: execwire.v1.ProcessService.SnapshotOutput:input_type -> execwire.v1.SnapshotOutputRequest
+	9,  // 32: execwire.v1.ProcessService.WriteStdin:input_type -> execwire.v1.WriteStdinRequest
+	11, // 33: execwire.v1.ProcessService.CloseStdin:input_type -> execwire.v1.CloseStdinRequest
+	13, // 34: execwire.v1.ProcessService.ResizeTerminal:input_type -> execwire.v1.ResizeTerminalRequest
+	15, // 35: execwire.v1.ProcessService.SignalProcess:input_type -> execwire.v1.SignalProcessRequest
+	17, // 36: execwire.v1.ProcessService.TerminateProcess:input_type -> execwire.v1.TerminateProcessRequest
+	19, // 37: execwire.v1.ProcessService.WaitProcess:input_type -> execwire.v1.WaitProcessRequest
+	27, // 38: execwire.v1.ProcessService.GetProcess:input_type -> execwire.v1.GetProcessRequest
+	29, // 39: execwire.v1.ProcessService.ListProcesses:input_type -> execwire.v1.ListProcessesRequest
+	1,  // 40: execwire.v1.ProcessService.StartProcess:output_type -> execwire.v1.StartProcessResponse
+	42, // 41: execwire.v1.ProcessService.RunProcess:output_type -> execwire.v1.RunProcessResponse
+	3,  // 42: execwire.v1.ProcessService.WatchProcess:output_type -> execwire.v1.WatchProcessResponse
+	5,  // 43: execwire.v1.ProcessService.ReadOutput:output_type -> execwire.v1.ReadOutputResponse
+	7,  // 44: execwire.v1.ProcessService.SnapshotOutput:output_type -> execwire.v1.SnapshotOutputResponse
+	10, // 45: execwire.v1.ProcessService.WriteStdin:output_type -> execwire.v1.WriteStdinResponse
+	12, // 46: execwire.v1.ProcessService.CloseStdin:output_type -> execwire.v1.CloseStdinResponse
+	14, // 47: execwire.v1.ProcessService.ResizeTerminal:output_type -> execwire.v1.ResizeTerminalResponse
+	16, // 48: execwire.v1.ProcessService.SignalProcess:output_type -> execwire.v1.SignalProcessResponse
+	18, // 49: execwire.v1.ProcessService.TerminateProcess:output_type -> execwire.v1.TerminateProcessResponse
+	25, // 50: execwire.v1.ProcessService.WaitProcess:output_type -> execwire.v1.WaitProcessResponse
+	28, // 51: execwire.v1.ProcessService.GetProcess:output_type -> execwire.v1.GetProcessResponse
+	30, // 52: execwire.v1.ProcessService.ListProcesses:output_type -> execwire.v1.ListProcessesResponse
+	40, // [40:53] is the sub-list for method output_type
+	27, // [27:40] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_service_proto_init() }
@@ -2145,7 +2245,7 @@ func file_execwire_v1_process_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_service_proto_rawDesc), len(file_execwire_v1_process_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

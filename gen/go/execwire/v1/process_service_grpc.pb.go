@@ -90,9 +90,10 @@ type ProcessServiceClient interface {
 	ResizeTerminal(ctx context.Context, in *ResizeTerminalRequest, opts ...grpc.CallOption) (*ResizeTerminalResponse, error)
 	// SignalProcess sends a signal. It does not wait for an effect.
 	SignalProcess(ctx context.Context, in *SignalProcessRequest, opts ...grpc.CallOption) (*SignalProcessResponse, error)
-	// TerminateProcess ends a process and its process group, and blocks until
-	// the process has exited. Terminating an exited process ends what is left of
-	// its group.
+	// TerminateProcess ends a process and all its descendants, and blocks until
+	// none is left that can be found. The answer says by what means, and whether
+	// it is certain that nothing is left. Of a process that has exited it ends the
+	// descendants that are still there.
 	TerminateProcess(ctx context.Context, in *TerminateProcessRequest, opts ...grpc.CallOption) (*TerminateProcessResponse, error)
 	// WaitProcess blocks until a condition holds or the wait is over. It does not
 	// read output, so a slow owner does not delay it: it returns as soon as the
@@ -312,9 +313,10 @@ type ProcessServiceServer interface {
 	ResizeTerminal(context.Context, *ResizeTerminalRequest) (*ResizeTerminalResponse, error)
 	// SignalProcess sends a signal. It does not wait for an effect.
 	SignalProcess(context.Context, *SignalProcessRequest) (*SignalProcessResponse, error)
-	// TerminateProcess ends a process and its process group, and blocks until
-	// the process has exited. Terminating an exited process ends what is left of
-	// its group.
+	// TerminateProcess ends a process and all its descendants, and blocks until
+	// none is left that can be found. The answer says by what means, and whether
+	// it is certain that nothing is left. Of a process that has exited it ends the
+	// descendants that are still there.
 	TerminateProcess(context.Context, *TerminateProcessRequest) (*TerminateProcessResponse, error)
 	// WaitProcess blocks until a condition holds or the wait is over. It does not
 	// read output, so a slow owner does not delay it: it returns as soon as the

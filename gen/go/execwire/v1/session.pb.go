@@ -23,6 +23,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// SessionAccess is what a principal may do in a session of another.
+type SessionAccess int32
+
+const (
+	// Nothing: the session does not exist for it.
+	SessionAccess_SESSION_ACCESS_UNSPECIFIED SessionAccess = 0
+	// Look: get, list, watch, read, snapshot and wait for processes.
+	SessionAccess_SESSION_ACCESS_VIEW SessionAccess = 1
+	// Also write, resize, signal and terminate. Starting and owning processes
+	// stays with the session's own principal.
+	SessionAccess_SESSION_ACCESS_WRITE SessionAccess = 2
+)
+
+// Enum value maps for SessionAccess.
+var (
+	SessionAccess_name = map[int32]string{
+		0: "SESSION_ACCESS_UNSPECIFIED",
+		1: "SESSION_ACCESS_VIEW",
+		2: "SESSION_ACCESS_WRITE",
+	}
+	SessionAccess_value = map[string]int32{
+		"SESSION_ACCESS_UNSPECIFIED": 0,
+		"SESSION_ACCESS_VIEW":        1,
+		"SESSION_ACCESS_WRITE":       2,
+	}
+)
+
+func (x SessionAccess) Enum() *SessionAccess {
+	p := new(SessionAccess)
+	*p = x
+	return p
+}
+
+func (x SessionAccess) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionAccess) Descriptor() protoreflect.EnumDescriptor {
+	return file_execwire_v1_session_proto_enumTypes[0].Descriptor()
+}
+
+func (SessionAccess) Type() protoreflect.EnumType {
+	return &file_execwire_v1_session_proto_enumTypes[0]
+}
+
+func (x SessionAccess) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionAccess.Descriptor instead.
+func (SessionAccess) EnumDescriptor() ([]byte, []int) {
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{0}
+}
+
 // WhenDetached says what happens to the output of a session's processes while
 // nobody is attached.
 type WhenDetached int32
@@ -35,7 +89,9 @@ const (
 	WhenDetached_WHEN_DETACHED_BLOCK WhenDetached = 1
 	// The oldest output goes and the process never blocks; the owner gets a gap.
 	WhenDetached_WHEN_DETACHED_DISCARD_OLDEST WhenDetached = 2
-	// Output goes to a bounded file.
+	// Output that does not fit into the window goes to a file, up to the server's
+	// spool_bytes for the session; beyond that the processes block. Nothing is
+	// lost. The file has no name and is gone with the session.
 	WhenDetached_WHEN_DETACHED_SPOOL WhenDetached = 3
 )
 
@@ -66,11 +122,11 @@ func (x WhenDetached) String() string {
 }
 
 func (WhenDetached) Descriptor() protoreflect.EnumDescriptor {
-	return file_execwire_v1_session_proto_enumTypes[0].Descriptor()
+	return file_execwire_v1_session_proto_enumTypes[1].Descriptor()
 }
 
 func (WhenDetached) Type() protoreflect.EnumType {
-	return &file_execwire_v1_session_proto_enumTypes[0]
+	return &file_execwire_v1_session_proto_enumTypes[1]
 }
 
 func (x WhenDetached) Number() protoreflect.EnumNumber {
@@ -79,7 +135,7 @@ func (x WhenDetached) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WhenDetached.Descriptor instead.
 func (WhenDetached) EnumDescriptor() ([]byte, []int) {
-	return file_execwire_v1_session_proto_rawDescGZIP(), []int{0}
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
 // AttachSessionRequest is what an attached client says.
@@ -92,6 +148,7 @@ type AttachSessionRequest struct {
 	//	*AttachSessionRequest_Attach
 	//	*AttachSessionRequest_Acknowledge
 	//	*AttachSessionRequest_Detach
+	//	*AttachSessionRequest_Pong
 	Message       isAttachSessionRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,6 +218,15 @@ func (x *AttachSessionRequest) GetDetach() *SessionDetach {
 	return nil
 }
 
+func (x *AttachSessionRequest) GetPong() *SessionPong {
+	if x != nil {
+		if x, ok := x.Message.(*AttachSessionRequest_Pong); ok {
+			return x.Pong
+		}
+	}
+	return nil
+}
+
 type isAttachSessionRequest_Message interface {
 	isAttachSessionRequest_Message()
 }
@@ -176,8 +242,13 @@ type AttachSessionRequest_Acknowledge struct {
 }
 
 type AttachSessionRequest_Detach struct {
-	// The end of the attachment; processes go on.
+	// The end of the attachment. The grace begins; processes go on.
 	Detach *SessionDetach `protobuf:"bytes,3,opt,name=detach,proto3,oneof"`
+}
+
+type AttachSessionRequest_Pong struct {
+	// The answer to a ping.
+	Pong *SessionPong `protobuf:"bytes,4,opt,name=pong,proto3,oneof"`
 }
 
 func (*AttachSessionRequest_Attach) isAttachSessionRequest_Message() {}
@@ -186,18 +257,24 @@ func (*AttachSessionRequest_Acknowledge) isAttachSessionRequest_Message() {}
 
 func (*AttachSessionRequest_Detach) isAttachSessionRequest_Message() {}
 
+func (*AttachSessionRequest_Pong) isAttachSessionRequest_Message() {}
+
 // SessionAttach asks for the lease of a session.
 type SessionAttach struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty asks for a new one.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What the client has already taken of each process, by process id. A
-	// process that is not listed is sent from its first retained event.
+	// What the client has already taken of each process, by process id; counts
+	// as acknowledged. A process that is not listed is sent from what was last
+	// acknowledged. A process that does not exist any more is ignored; a seq that
+	// a process has not reached is SEQ_NOT_REACHED. At most 10,000.
 	AfterSeq map[string]uint64 `protobuf:"bytes,2,rep,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// How long the session is kept after the connection was lost. Absent means
-	// the server's default; more than its maximum is refused.
+	// the server's default, or what an attachment before asked for; more than the
+	// server's maximum is refused; 0 ends the session at once.
 	Grace *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3,oneof" json:"grace,omitempty"`
-	// What happens to output while nobody is attached.
+	// What happens to output while nobody is attached. Unspecified leaves it as an
+	// attachment before had it.
 	WhenDetached  WhenDetached `protobuf:"varint,4,opt,name=when_detached,json=whenDetached,proto3,enum=execwire.v1.WhenDetached" json:"when_detached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -264,9 +341,10 @@ func (x *SessionAttach) GetWhenDetached() WhenDetached {
 // SessionAcknowledge says that everything up to a seq was taken.
 type SessionAcknowledge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The process.
+	// The process. One that this attachment does not own changes nothing.
 	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// The last seq that was taken. A lower one than before changes nothing.
+	// The last seq that was taken. A lower one than before changes nothing; one
+	// that the process has not reached ends the stream with SEQ_NOT_REACHED.
 	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -353,6 +431,52 @@ func (*SessionDetach) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
+// SessionPong answers a ping.
+type SessionPong struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the ping.
+	Nonce         uint64 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionPong) Reset() {
+	*x = SessionPong{}
+	mi := &file_execwire_v1_session_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionPong) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionPong) ProtoMessage() {}
+
+func (x *SessionPong) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_session_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionPong.ProtoReflect.Descriptor instead.
+func (*SessionPong) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SessionPong) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
 // AttachSessionResponse is what an attached client is told.
 type AttachSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -362,6 +486,8 @@ type AttachSessionResponse struct {
 	//
 	//	*AttachSessionResponse_Attached
 	//	*AttachSessionResponse_Events
+	//	*AttachSessionResponse_Ping
+	//	*AttachSessionResponse_Released
 	Message       isAttachSessionResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -369,7 +495,7 @@ type AttachSessionResponse struct {
 
 func (x *AttachSessionResponse) Reset() {
 	*x = AttachSessionResponse{}
-	mi := &file_execwire_v1_session_proto_msgTypes[4]
+	mi := &file_execwire_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +507,7 @@ func (x *AttachSessionResponse) String() string {
 func (*AttachSessionResponse) ProtoMessage() {}
 
 func (x *AttachSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_session_proto_msgTypes[4]
+	mi := &file_execwire_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +520,7 @@ func (x *AttachSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSessionResponse.ProtoReflect.Descriptor instead.
 func (*AttachSessionResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttachSessionResponse) GetMessage() isAttachSessionResponse_Message {
@@ -422,6 +548,24 @@ func (x *AttachSessionResponse) GetEvents() *SessionEvents {
 	return nil
 }
 
+func (x *AttachSessionResponse) GetPing() *SessionPing {
+	if x != nil {
+		if x, ok := x.Message.(*AttachSessionResponse_Ping); ok {
+			return x.Ping
+		}
+	}
+	return nil
+}
+
+func (x *AttachSessionResponse) GetReleased() *SessionProcessReleased {
+	if x != nil {
+		if x, ok := x.Message.(*AttachSessionResponse_Released); ok {
+			return x.Released
+		}
+	}
+	return nil
+}
+
 type isAttachSessionResponse_Message interface {
 	isAttachSessionResponse_Message()
 }
@@ -436,22 +580,44 @@ type AttachSessionResponse_Events struct {
 	Events *SessionEvents `protobuf:"bytes,2,opt,name=events,proto3,oneof"`
 }
 
+type AttachSessionResponse_Ping struct {
+	// Whether the client is there; answer at once. Everything else that it says
+	// is an answer, too.
+	Ping *SessionPing `protobuf:"bytes,3,opt,name=ping,proto3,oneof"`
+}
+
+type AttachSessionResponse_Released struct {
+	// A process left the feed.
+	Released *SessionProcessReleased `protobuf:"bytes,4,opt,name=released,proto3,oneof"`
+}
+
 func (*AttachSessionResponse_Attached) isAttachSessionResponse_Message() {}
 
 func (*AttachSessionResponse_Events) isAttachSessionResponse_Message() {}
+
+func (*AttachSessionResponse_Ping) isAttachSessionResponse_Message() {}
+
+func (*AttachSessionResponse_Released) isAttachSessionResponse_Message() {}
 
 // SessionAttached says that the caller now holds the lease.
 type SessionAttached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
-	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// Whether the session was there before.
+	Resumed bool `protobuf:"varint,2,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	// How much output of each process may be unacknowledged before it blocks, as
+	// in RunStarted.
+	OutputWindowBytes uint64 `protobuf:"varint,3,opt,name=output_window_bytes,json=outputWindowBytes,proto3" json:"output_window_bytes,omitempty"`
+	// How many events of each process may be, as in RunStarted.
+	OutputWindowEvents uint64 `protobuf:"varint,4,opt,name=output_window_events,json=outputWindowEvents,proto3" json:"output_window_events,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *SessionAttached) Reset() {
 	*x = SessionAttached{}
-	mi := &file_execwire_v1_session_proto_msgTypes[5]
+	mi := &file_execwire_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -463,7 +629,7 @@ func (x *SessionAttached) String() string {
 func (*SessionAttached) ProtoMessage() {}
 
 func (x *SessionAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_session_proto_msgTypes[5]
+	mi := &file_execwire_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -476,7 +642,7 @@ func (x *SessionAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionAttached.ProtoReflect.Descriptor instead.
 func (*SessionAttached) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SessionAttached) GetSession() *Session {
@@ -484,6 +650,120 @@ func (x *SessionAttached) GetSession() *Session {
 		return x.Session
 	}
 	return nil
+}
+
+func (x *SessionAttached) GetResumed() bool {
+	if x != nil {
+		return x.Resumed
+	}
+	return false
+}
+
+func (x *SessionAttached) GetOutputWindowBytes() uint64 {
+	if x != nil {
+		return x.OutputWindowBytes
+	}
+	return 0
+}
+
+func (x *SessionAttached) GetOutputWindowEvents() uint64 {
+	if x != nil {
+		return x.OutputWindowEvents
+	}
+	return 0
+}
+
+// SessionPing asks whether the client is there.
+type SessionPing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// To be repeated in the answer.
+	Nonce         uint64 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionPing) Reset() {
+	*x = SessionPing{}
+	mi := &file_execwire_v1_session_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionPing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionPing) ProtoMessage() {}
+
+func (x *SessionPing) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_session_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionPing.ProtoReflect.Descriptor instead.
+func (*SessionPing) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SessionPing) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+// SessionProcessReleased says that a RunProcess stream owns a process now: its
+// events come no more in this feed, until that stream gives it up.
+type SessionProcessReleased struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The process.
+	ProcessId     string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionProcessReleased) Reset() {
+	*x = SessionProcessReleased{}
+	mi := &file_execwire_v1_session_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionProcessReleased) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionProcessReleased) ProtoMessage() {}
+
+func (x *SessionProcessReleased) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_session_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionProcessReleased.ProtoReflect.Descriptor instead.
+func (*SessionProcessReleased) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SessionProcessReleased) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
 }
 
 // SessionEvents are events of one process, in seq order.
@@ -499,7 +779,7 @@ type SessionEvents struct {
 
 func (x *SessionEvents) Reset() {
 	*x = SessionEvents{}
-	mi := &file_execwire_v1_session_proto_msgTypes[6]
+	mi := &file_execwire_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +791,7 @@ func (x *SessionEvents) String() string {
 func (*SessionEvents) ProtoMessage() {}
 
 func (x *SessionEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_session_proto_msgTypes[6]
+	mi := &file_execwire_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +804,7 @@ func (x *SessionEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEvents.ProtoReflect.Descriptor instead.
 func (*SessionEvents) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SessionEvents) GetProcessId() string {
@@ -553,14 +833,23 @@ type Session struct {
 	// When it ends unless somebody attaches. Absent while attached.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// The number of its processes, closed ones included.
-	ProcessCount  uint32 `protobuf:"varint,5,opt,name=process_count,json=processCount,proto3" json:"process_count,omitempty"`
+	ProcessCount uint32 `protobuf:"varint,5,opt,name=process_count,json=processCount,proto3" json:"process_count,omitempty"`
+	// The principal that it belongs to.
+	Principal string `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
+	// How long it is kept after the attachment was lost.
+	Grace *durationpb.Duration `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
+	// What happens to output while nobody is attached.
+	WhenDetached WhenDetached `protobuf:"varint,8,opt,name=when_detached,json=whenDetached,proto3,enum=execwire.v1.WhenDetached" json:"when_detached,omitempty"`
+	// What other principals may do in it, by name. Only for its own principal to
+	// see.
+	Grants        map[string]SessionAccess `protobuf:"bytes,9,rep,name=grants,proto3" json:"grants,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=execwire.v1.SessionAccess"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_execwire_v1_session_proto_msgTypes[7]
+	mi := &file_execwire_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +861,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_session_proto_msgTypes[7]
+	mi := &file_execwire_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +874,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Session) GetSessionId() string {
@@ -623,6 +912,34 @@ func (x *Session) GetProcessCount() uint32 {
 	return 0
 }
 
+func (x *Session) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Session) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+func (x *Session) GetWhenDetached() WhenDetached {
+	if x != nil {
+		return x.WhenDetached
+	}
+	return WhenDetached_WHEN_DETACHED_UNSPECIFIED
+}
+
+func (x *Session) GetGrants() map[string]SessionAccess {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
 // ListSessionsRequest asks for the caller's sessions.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -636,7 +953,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_execwire_v1_session_proto_msgTypes[8]
+	mi := &file_execwire_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -648,7 +965,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_session_proto_msgTypes[8]
+	mi := &file_execwire_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -661,7 +978,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSessionsRequest) GetPageSize() int32 {
@@ -691,7 +1008,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_execwire_v1_session_proto_msgTypes[9]
+	mi := &file_execwire_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -703,7 +1020,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_session_proto_msgTypes[9]
+	mi := &file_execwire_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -716,7 +1033,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -736,7 +1053,7 @@ func (x *ListSessionsResponse) GetNextPageToken() string {
 // CloseSessionRequest names the session to end.
 type CloseSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session. Required.
+	// The session; "default" is the default session. Required.
 	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -744,7 +1061,7 @@ type CloseSessionRequest struct {
 
 func (x *CloseSessionRequest) Reset() {
 	*x = CloseSessionRequest{}
-	mi := &file_execwire_v1_session_proto_msgTypes[10]
+	mi := &file_execwire_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +1073,7 @@ func (x *CloseSessionRequest) String() string {
 func (*CloseSessionRequest) ProtoMessage() {}
 
 func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_session_proto_msgTypes[10]
+	mi := &file_execwire_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +1086,7 @@ func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
 func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CloseSessionRequest) GetSessionId() string {
@@ -788,7 +1105,7 @@ type CloseSessionResponse struct {
 
 func (x *CloseSessionResponse) Reset() {
 	*x = CloseSessionResponse{}
-	mi := &file_execwire_v1_session_proto_msgTypes[11]
+	mi := &file_execwire_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +1117,7 @@ func (x *CloseSessionResponse) String() string {
 func (*CloseSessionResponse) ProtoMessage() {}
 
 func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_session_proto_msgTypes[11]
+	mi := &file_execwire_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,18 +1130,130 @@ func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
 func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{14}
+}
+
+// GrantSessionRequest says who may do what.
+type GrantSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session. Required; the default session cannot be granted.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The other principal's name. Required; at most 256 bytes. A session has
+	// grants for at most 100 principals.
+	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
+	// What it may do from now on; unspecified takes back what it could.
+	Access        SessionAccess `protobuf:"varint,3,opt,name=access,proto3,enum=execwire.v1.SessionAccess" json:"access,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantSessionRequest) Reset() {
+	*x = GrantSessionRequest{}
+	mi := &file_execwire_v1_session_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantSessionRequest) ProtoMessage() {}
+
+func (x *GrantSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_session_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantSessionRequest.ProtoReflect.Descriptor instead.
+func (*GrantSessionRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GrantSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *GrantSessionRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *GrantSessionRequest) GetAccess() SessionAccess {
+	if x != nil {
+		return x.Access
+	}
+	return SessionAccess_SESSION_ACCESS_UNSPECIFIED
+}
+
+// GrantSessionResponse says that it is so.
+type GrantSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantSessionResponse) Reset() {
+	*x = GrantSessionResponse{}
+	mi := &file_execwire_v1_session_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantSessionResponse) ProtoMessage() {}
+
+func (x *GrantSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_session_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantSessionResponse.ProtoReflect.Descriptor instead.
+func (*GrantSessionResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_session_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GrantSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
 }
 
 var File_execwire_v1_session_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x19execwire/v1/session.proto\x12\vexecwire.v1\x1a\x1fexecwire/v1/process_event.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x01\n" +
+	"\x19execwire/v1/session.proto\x12\vexecwire.v1\x1a\x1fexecwire/v1/process_event.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\x02\n" +
 	"\x14AttachSessionRequest\x124\n" +
 	"\x06attach\x18\x01 \x01(\v2\x1a.execwire.v1.SessionAttachH\x00R\x06attach\x12C\n" +
 	"\vacknowledge\x18\x02 \x01(\v2\x1f.execwire.v1.SessionAcknowledgeH\x00R\vacknowledge\x124\n" +
-	"\x06detach\x18\x03 \x01(\v2\x1a.execwire.v1.SessionDetachH\x00R\x06detachB\t\n" +
+	"\x06detach\x18\x03 \x01(\v2\x1a.execwire.v1.SessionDetachH\x00R\x06detach\x12.\n" +
+	"\x04pong\x18\x04 \x01(\v2\x18.execwire.v1.SessionPongH\x00R\x04pongB\t\n" +
 	"\amessage\"\xb2\x02\n" +
 	"\rSessionAttach\x12\x1d\n" +
 	"\n" +
@@ -840,17 +1269,29 @@ const file_execwire_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x0f\n" +
-	"\rSessionDetach\"\x94\x01\n" +
+	"\rSessionDetach\"#\n" +
+	"\vSessionPong\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\"\x87\x02\n" +
 	"\x15AttachSessionResponse\x12:\n" +
 	"\battached\x18\x01 \x01(\v2\x1c.execwire.v1.SessionAttachedH\x00R\battached\x124\n" +
-	"\x06events\x18\x02 \x01(\v2\x1a.execwire.v1.SessionEventsH\x00R\x06eventsB\t\n" +
-	"\amessage\"A\n" +
+	"\x06events\x18\x02 \x01(\v2\x1a.execwire.v1.SessionEventsH\x00R\x06events\x12.\n" +
+	"\x04ping\x18\x03 \x01(\v2\x18.execwire.v1.SessionPingH\x00R\x04ping\x12A\n" +
+	"\breleased\x18\x04 \x01(\v2#.execwire.v1.SessionProcessReleasedH\x00R\breleasedB\t\n" +
+	"\amessage\"\xbd\x01\n" +
 	"\x0fSessionAttached\x12.\n" +
-	"\asession\x18\x01 \x01(\v2\x14.execwire.v1.SessionR\asession\"a\n" +
+	"\asession\x18\x01 \x01(\v2\x14.execwire.v1.SessionR\asession\x12\x18\n" +
+	"\aresumed\x18\x02 \x01(\bR\aresumed\x12.\n" +
+	"\x13output_window_bytes\x18\x03 \x01(\x04R\x11outputWindowBytes\x120\n" +
+	"\x14output_window_events\x18\x04 \x01(\x04R\x12outputWindowEvents\"#\n" +
+	"\vSessionPing\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\"7\n" +
+	"\x16SessionProcessReleased\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x01 \x01(\tR\tprocessId\"a\n" +
 	"\rSessionEvents\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x121\n" +
-	"\x06events\x18\x02 \x03(\v2\x19.execwire.v1.ProcessEventR\x06events\"\xe3\x01\n" +
+	"\x06events\x18\x02 \x03(\v2\x19.execwire.v1.ProcessEventR\x06events\"\x83\x04\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1a\n" +
@@ -859,7 +1300,14 @@ const file_execwire_v1_session_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12#\n" +
-	"\rprocess_count\x18\x05 \x01(\rR\fprocessCount\"Q\n" +
+	"\rprocess_count\x18\x05 \x01(\rR\fprocessCount\x12\x1c\n" +
+	"\tprincipal\x18\x06 \x01(\tR\tprincipal\x12/\n" +
+	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12>\n" +
+	"\rwhen_detached\x18\b \x01(\x0e2\x19.execwire.v1.WhenDetachedR\fwhenDetached\x128\n" +
+	"\x06grants\x18\t \x03(\v2 .execwire.v1.Session.GrantsEntryR\x06grants\x1aU\n" +
+	"\vGrantsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\x0e2\x1a.execwire.v1.SessionAccessR\x05value:\x028\x01\"Q\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -870,16 +1318,28 @@ const file_execwire_v1_session_proto_rawDesc = "" +
 	"\x13CloseSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x16\n" +
-	"\x14CloseSessionResponse*\x81\x01\n" +
+	"\x14CloseSessionResponse\"\x86\x01\n" +
+	"\x13GrantSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
+	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x122\n" +
+	"\x06access\x18\x03 \x01(\x0e2\x1a.execwire.v1.SessionAccessR\x06access\"F\n" +
+	"\x14GrantSessionResponse\x12.\n" +
+	"\asession\x18\x01 \x01(\v2\x14.execwire.v1.SessionR\asession*b\n" +
+	"\rSessionAccess\x12\x1e\n" +
+	"\x1aSESSION_ACCESS_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13SESSION_ACCESS_VIEW\x10\x01\x12\x18\n" +
+	"\x14SESSION_ACCESS_WRITE\x10\x02*\x81\x01\n" +
 	"\fWhenDetached\x12\x1d\n" +
 	"\x19WHEN_DETACHED_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13WHEN_DETACHED_BLOCK\x10\x01\x12 \n" +
 	"\x1cWHEN_DETACHED_DISCARD_OLDEST\x10\x02\x12\x17\n" +
-	"\x13WHEN_DETACHED_SPOOL\x10\x032\x96\x02\n" +
+	"\x13WHEN_DETACHED_SPOOL\x10\x032\xeb\x02\n" +
 	"\x0eSessionService\x12Z\n" +
 	"\rAttachSession\x12!.execwire.v1.AttachSessionRequest\x1a\".execwire.v1.AttachSessionResponse(\x010\x01\x12S\n" +
 	"\fListSessions\x12 .execwire.v1.ListSessionsRequest\x1a!.execwire.v1.ListSessionsResponse\x12S\n" +
-	"\fCloseSession\x12 .execwire.v1.CloseSessionRequest\x1a!.execwire.v1.CloseSessionResponseB\xa8\x01\n" +
+	"\fCloseSession\x12 .execwire.v1.CloseSessionRequest\x1a!.execwire.v1.CloseSessionResponse\x12S\n" +
+	"\fGrantSession\x12 .execwire.v1.GrantSessionRequest\x1a!.execwire.v1.GrantSessionResponseB\xa8\x01\n" +
 	"\x0fcom.execwire.v1B\fSessionProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 
 var (
@@ -894,52 +1354,70 @@ func file_execwire_v1_session_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_session_proto_rawDescData
 }
 
-var file_execwire_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_execwire_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_execwire_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_execwire_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_execwire_v1_session_proto_goTypes = []any{
-	(WhenDetached)(0),             // 0: execwire.v1.WhenDetached
-	(*AttachSessionRequest)(nil),  // 1: execwire.v1.AttachSessionRequest
-	(*SessionAttach)(nil),         // 2: execwire.v1.SessionAttach
-	(*SessionAcknowledge)(nil),    // 3: execwire.v1.SessionAcknowledge
-	(*SessionDetach)(nil),         // 4: execwire.v1.SessionDetach
-	(*AttachSessionResponse)(nil), // 5: execwire.v1.AttachSessionResponse
-	(*SessionAttached)(nil),       // 6: execwire.v1.SessionAttached
-	(*SessionEvents)(nil),         // 7: execwire.v1.SessionEvents
-	(*Session)(nil),               // 8: execwire.v1.Session
-	(*ListSessionsRequest)(nil),   // 9: execwire.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 10: execwire.v1.ListSessionsResponse
-	(*CloseSessionRequest)(nil),   // 11: execwire.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),  // 12: execwire.v1.CloseSessionResponse
-	nil,                           // 13: execwire.v1.SessionAttach.AfterSeqEntry
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(*ProcessEvent)(nil),          // 15: execwire.v1.ProcessEvent
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(SessionAccess)(0),             // 0: execwire.v1.SessionAccess
+	(WhenDetached)(0),              // 1: execwire.v1.WhenDetached
+	(*AttachSessionRequest)(nil),   // 2: execwire.v1.AttachSessionRequest
+	(*SessionAttach)(nil),          // 3: execwire.v1.SessionAttach
+	(*SessionAcknowledge)(nil),     // 4: execwire.v1.SessionAcknowledge
+	(*SessionDetach)(nil),          // 5: execwire.v1.SessionDetach
+	(*SessionPong)(nil),            // 6: execwire.v1.SessionPong
+	(*AttachSessionResponse)(nil),  // 7: execwire.v1.AttachSessionResponse
+	(*SessionAttached)(nil),        // 8: execwire.v1.SessionAttached
+	(*SessionPing)(nil),            // 9: execwire.v1.SessionPing
+	(*SessionProcessReleased)(nil), // 10: execwire.v1.SessionProcessReleased
+	(*SessionEvents)(nil),          // 11: execwire.v1.SessionEvents
+	(*Session)(nil),                // 12: execwire.v1.Session
+	(*ListSessionsRequest)(nil),    // 13: execwire.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),   // 14: execwire.v1.ListSessionsResponse
+	(*CloseSessionRequest)(nil),    // 15: execwire.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),   // 16: execwire.v1.CloseSessionResponse
+	(*GrantSessionRequest)(nil),    // 17: execwire.v1.GrantSessionRequest
+	(*GrantSessionResponse)(nil),   // 18: execwire.v1.GrantSessionResponse
+	nil,                            // 19: execwire.v1.SessionAttach.AfterSeqEntry
+	nil,                            // 20: execwire.v1.Session.GrantsEntry
+	(*durationpb.Duration)(nil),    // 21: google.protobuf.Duration
+	(*ProcessEvent)(nil),           // 22: execwire.v1.ProcessEvent
+	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
 }
 var file_execwire_v1_session_proto_depIdxs = []int32{
-	2,  // 0: execwire.v1.AttachSessionRequest.attach:type_name -> execwire.v1.SessionAttach
-	3,  // 1: execwire.v1.AttachSessionRequest.acknowledge:type_name -> execwire.v1.SessionAcknowledge
-	4,  // 2: execwire.v1.AttachSessionRequest.detach:type_name -> execwire.v1.SessionDetach
-	13, // 3: execwire.v1.SessionAttach.after_seq:type_name -> execwire.v1.SessionAttach.AfterSeqEntry
-	14, // 4: execwire.v1.SessionAttach.grace:type_name -> google.protobuf.Duration
-	0,  // 5: execwire.v1.SessionAttach.when_detached:type_name -> execwire.v1.WhenDetached
-	6,  // 6: execwire.v1.AttachSessionResponse.attached:type_name -> execwire.v1.SessionAttached
-	7,  // 7: execwire.v1.AttachSessionResponse.events:type_name -> execwire.v1.SessionEvents
-	8,  // 8: execwire.v1.SessionAttached.session:type_name -> execwire.v1.Session
-	15, // 9: execwire.v1.SessionEvents.events:type_name -> execwire.v1.ProcessEvent
-	16, // 10: execwire.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	16, // 11: execwire.v1.Session.expire_time:type_name -> google.protobuf.Timestamp
-	8,  // 12: execwire.v1.ListSessionsResponse.sessions:type_name -> execwire.v1.Session
-	1,  // 13: execwire.v1.SessionService.AttachSession:input_type -> execwire.v1.AttachSessionRequest
-	9,  // 14: execwire.v1.SessionService.ListSessions:input_type -> execwire.v1.ListSessionsRequest
-	11, // 15: execwire.v1.SessionService.CloseSession:input_type -> execwire.v1.CloseSessionRequest
-	5,  // 16: execwire.v1.SessionService.AttachSession:output_type -> execwire.v1.AttachSessionResponse
-	10, // 17: execwire.v1.SessionService.ListSessions:output_type -> execwire.v1.ListSessionsResponse
-	12, // 18: execwire.v1.SessionService.CloseSession:output_type -> execwire.v1.CloseSessionResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	3,  // 0: execwire.v1.AttachSessionRequest.attach:type_name -> execwire.v1.SessionAttach
+	4,  // 1: execwire.v1.AttachSessionRequest.acknowledge:type_name -> execwire.v1.SessionAcknowledge
+	5,  // 2: execwire.v1.AttachSessionRequest.detach:type_name -> execwire.v1.SessionDetach
+	6,  // 3: execwire.v1.AttachSessionRequest.pong:type_name -> execwire.v1.SessionPong
+	19, // 4: execwire.v1.SessionAttach.after_seq:type_name -> execwire.v1.SessionAttach.AfterSeqEntry
+	21, // 5: execwire.v1.SessionAttach.grace:type_name -> google.protobuf.Duration
+	1,  // 6: execwire.v1.SessionAttach.when_detached:type_name -> execwire.v1.WhenDetached
+	8,  // 7: execwire.v1.AttachSessionResponse.attached:type_name -> execwire.v1.SessionAttached
+	11, // 8: execwire.v1.AttachSessionResponse.events:type_name -> execwire.v1.SessionEvents
+	9,  // 9: execwire.v1.AttachSessionResponse.ping:type_name -> execwire.v1.SessionPing
+	10, // 10: execwire.v1.AttachSessionResponse.released:type_name -> execwire.v1.SessionProcessReleased
+	12, // 11: execwire.v1.SessionAttached.session:type_name -> execwire.v1.Session
+	22, // 12: execwire.v1.SessionEvents.events:type_name -> execwire.v1.ProcessEvent
+	23, // 13: execwire.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	23, // 14: execwire.v1.Session.expire_time:type_name -> google.protobuf.Timestamp
+	21, // 15: execwire.v1.Session.grace:type_name -> google.protobuf.Duration
+	1,  // 16: execwire.v1.Session.when_detached:type_name -> execwire.v1.WhenDetached
+	20, // 17: execwire.v1.Session.grants:type_name -> execwire.v1.Session.GrantsEntry
+	12, // 18: execwire.v1.ListSessionsResponse.sessions:type_name -> execwire.v1.Session
+	0,  // 19: execwire.v1.GrantSessionRequest.access:type_name -> execwire.v1.SessionAccess
+	12, // 20: execwire.v1.GrantSessionResponse.session:type_name -> execwire.v1.Session
+	0,  // 21: execwire.v1.Session.GrantsEntry.value:type_name -> execwire.v1.SessionAccess
+	2,  // 22: execwire.v1.SessionService.AttachSession:input_type -> execwire.v1.AttachSessionRequest
+	13, // 23: execwire.v1.SessionService.ListSessions:input_type -> execwire.v1.ListSessionsRequest
+	15, // 24: execwire.v1.SessionService.CloseSession:input_type -> execwire.v1.CloseSessionRequest
+	17, // 25: execwire.v1.SessionService.GrantSession:input_type -> execwire.v1.GrantSessionRequest
+	7,  // 26: execwire.v1.SessionService.AttachSession:output_type -> execwire.v1.AttachSessionResponse
+	14, // 27: execwire.v1.SessionService.ListSessions:output_type -> execwire.v1.ListSessionsResponse
+	16, // 28: execwire.v1.SessionService.CloseSession:output_type -> execwire.v1.CloseSessionResponse
+	18, // 29: execwire.v1.SessionService.GrantSession:output_type -> execwire.v1.GrantSessionResponse
+	26, // [26:30] is the sub-list for method output_type
+	22, // [22:26] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_session_proto_init() }
@@ -952,19 +1430,22 @@ func file_execwire_v1_session_proto_init() {
 		(*AttachSessionRequest_Attach)(nil),
 		(*AttachSessionRequest_Acknowledge)(nil),
 		(*AttachSessionRequest_Detach)(nil),
+		(*AttachSessionRequest_Pong)(nil),
 	}
 	file_execwire_v1_session_proto_msgTypes[1].OneofWrappers = []any{}
-	file_execwire_v1_session_proto_msgTypes[4].OneofWrappers = []any{
+	file_execwire_v1_session_proto_msgTypes[5].OneofWrappers = []any{
 		(*AttachSessionResponse_Attached)(nil),
 		(*AttachSessionResponse_Events)(nil),
+		(*AttachSessionResponse_Ping)(nil),
+		(*AttachSessionResponse_Released)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_session_proto_rawDesc), len(file_execwire_v1_session_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   13,
+			NumEnums:      2,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

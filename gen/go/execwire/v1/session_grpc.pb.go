@@ -22,6 +22,7 @@ const (
 	SessionService_AttachSession_FullMethodName = "/execwire.v1.SessionService/AttachSession"
 	SessionService_ListSessions_FullMethodName  = "/execwire.v1.SessionService/ListSessions"
 	SessionService_CloseSession_FullMethodName  = "/execwire.v1.SessionService/CloseSession"
+	SessionService_GrantSession_FullMethodName  = "/execwire.v1.SessionService/GrantSession"
 )
 
 // SessionServiceClient is the client API for SessionService service.
@@ -34,22 +35,31 @@ const (
 // no session use their principal's default session, which has no lease and
 // needs nothing of this service.
 //
-// This build has no engine for leased sessions yet: every call answers
-// UNIMPLEMENTED with reason NOT_IMPLEMENTED.
+// A leased session is attached, or in its grace, or over. When nobody attaches
+// within the grace it ends: its processes are terminated and it is gone.
 type SessionServiceClient interface {
 	// AttachSession leases a session and receives the events of all its
 	// processes in one fair feed: an exhausted window of one process stops no
-	// other. The first request must be attach. The stream lives until detach,
-	// CloseSession, the loss of the connection or the end of the server. One
-	// attachment at a time: a second attempt takes over only from an incumbent
-	// that no longer answers.
+	// other. The attachment owns every process of the session that no RunProcess
+	// stream owns, and paces it: at most one window of each is unacknowledged. The
+	// first request must be attach. The stream lives until detach, CloseSession,
+	// the loss of the connection or the end of the server. A client that
+	// half-closes has lost the connection. One attachment at a time: a second
+	// attempt has the server ping the incumbent at once, is refused with
+	// SESSION_ATTACHED if that answers, and takes over if it does not within 2 s.
 	AttachSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachSessionRequest, AttachSessionResponse], error)
-	// ListSessions lists the caller's sessions, attached or not. It never
-	// blocks.
+	// ListSessions lists the caller's leased sessions, attached or not, and those
+	// of others that were granted to it. It never blocks.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
-	// CloseSession terminates the session's processes and removes it. It returns
-	// when nothing of it is left.
+	// CloseSession terminates the session's processes, descendants included, and
+	// removes it. It returns when nothing of it is left; if the caller goes away
+	// first it is done nevertheless. Closing the default session ends what runs in
+	// it; it comes back empty when it is next used.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
+	// GrantSession lets another principal use a leased session, or no longer. Only
+	// the session's own principal may. It never blocks. What the other principal
+	// has open already goes on.
+	GrantSession(ctx context.Context, in *GrantSessionRequest, opts ...grpc.CallOption) (*GrantSessionResponse, error)
 }
 
 type sessionServiceClient struct {
@@ -93,6 +103,16 @@ func (c *sessionServiceClient) CloseSession(ctx context.Context, in *CloseSessio
 	return out, nil
 }
 
+func (c *sessionServiceClient) GrantSession(ctx context.Context, in *GrantSessionRequest, opts ...grpc.CallOption) (*GrantSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GrantSessionResponse)
+	err := c.cc.Invoke(ctx, SessionService_GrantSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SessionServiceServer is the server API for SessionService service.
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
@@ -103,22 +123,31 @@ func (c *sessionServiceClient) CloseSession(ctx context.Context, in *CloseSessio
 // no session use their principal's default session, which has no lease and
 // needs nothing of this service.
 //
-// This build has no engine for leased sessions yet: every call answers
-// UNIMPLEMENTED with reason NOT_IMPLEMENTED.
+// A leased session is attached, or in its grace, or over. When nobody attaches
+// within the grace it ends: its processes are terminated and it is gone.
 type SessionServiceServer interface {
 	// AttachSession leases a session and receives the events of all its
 	// processes in one fair feed: an exhausted window of one process stops no
-	// other. The first request must be attach. The stream lives until detach,
-	// CloseSession, the loss of the connection or the end of the server. One
-	// attachment at a time: a second attempt takes over only from an incumbent
-	// that no longer answers.
+	// other. The attachment owns every process of the session that no RunProcess
+	// stream owns, and paces it: at most one window of each is unacknowledged. The
+	// first request must be attach. The stream lives until detach, CloseSession,
+	// the loss of the connection or the end of the server. A client that
+	// half-closes has lost the connection. One attachment at a time: a second
+	// attempt has the server ping the incumbent at once, is refused with
+	// SESSION_ATTACHED if that answers, and takes over if it does not within 2 s.
 	AttachSession(grpc.BidiStreamingServer[AttachSessionRequest, AttachSessionResponse]) error
-	// ListSessions lists the caller's sessions, attached or not. It never
-	// blocks.
+	// ListSessions lists the caller's leased sessions, attached or not, and those
+	// of others that were granted to it. It never blocks.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
-	// CloseSession terminates the session's processes and removes it. It returns
-	// when nothing of it is left.
+	// CloseSession terminates the session's processes, descendants included, and
+	// removes it. It returns when nothing of it is left; if the caller goes away
+	// first it is done nevertheless. Closing the default session ends what runs in
+	// it; it comes back empty when it is next used.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
+	// GrantSession lets another principal use a leased session, or no longer. Only
+	// the session's own principal may. It never blocks. What the other principal
+	// has open already goes on.
+	GrantSession(context.Context, *GrantSessionRequest) (*GrantSessionResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }
 
@@ -137,6 +166,9 @@ func (UnimplementedSessionServiceServer) ListSessions(context.Context, *ListSess
 }
 func (UnimplementedSessionServiceServer) CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseSession not implemented")
+}
+func (UnimplementedSessionServiceServer) GrantSession(context.Context, *GrantSessionRequest) (*GrantSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GrantSession not implemented")
 }
 func (UnimplementedSessionServiceServer) mustEmbedUnimplementedSessionServiceServer() {}
 func (UnimplementedSessionServiceServer) testEmbeddedByValue()                        {}
@@ -202,6 +234,24 @@ func _SessionService_CloseSession_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_GrantSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GrantSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).GrantSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_GrantSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).GrantSession(ctx, req.(*GrantSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SessionService_ServiceDesc is the grpc.ServiceDesc for SessionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -216,6 +266,10 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CloseSession",
 			Handler:    _SessionService_CloseSession_Handler,
+		},
+		{
+			MethodName: "GrantSession",
+			Handler:    _SessionService_GrantSession_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
