@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"time"
@@ -12,15 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
-	"github.com/execwire/execwire/daemon"
-	"github.com/execwire/execwire/internal/config"
 )
 
-// serverVariable names the server when --server does not.
-const serverVariable = "EXECWIRE_SERVER"
-
 type runFlags struct {
-	server, id           string
+	connectFlags
+	id                   string
 	terminal, stdin      bool
 	directory            string
 	env, envFiles        []string
@@ -85,9 +78,7 @@ Exit codes of run itself:
 func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f := command.Flags()
 	f.SetInterspersed(false) // what follows the program is the program's
-	f.StringVar(&flags.server, "server", os.Getenv(serverVariable),
-		"the `URL` of the server, grpc://HOST:PORT or unix:///PATH (default $"+serverVariable+", else none)")
-	f.Lookup("server").DefValue = ""
+	addConnectFlags(command, &flags.connectFlags)
 	f.StringVar(&flags.id, "id", "", "the process's `ID`, to find it by while it runs (default a new one)")
 	f.BoolVarP(&flags.terminal, "terminal", "t", false, "give the process a terminal, of the size of this one")
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin on; without it the process reads end of file")
@@ -117,7 +108,7 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if err != nil {
 		return usageError(command, err)
 	}
-	server, closeServer, err := connect(command.Context(), flags.server)
+	server, closeServer, err := connect(command.Context(), flags.connectFlags)
 	if err != nil {
 		return explainDial(err)
 	}
@@ -134,26 +125,4 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 		return explainRun(err, flags)
 	}
 	return explainExit(exit)
-}
-
-// connect reaches the server, or makes one inside this program. The returned
-// function ends the connection, and the server with its processes if it is
-// ours.
-func connect(ctx context.Context, url string) (*client.Client, func(), error) {
-	if url != "" {
-		c, err := client.Dial(ctx, url)
-		if err != nil {
-			return nil, nil, err
-		}
-		return c, func() { _ = c.Close() }, nil
-	}
-	cfg, err := config.Load("", os.Environ())
-	if err != nil {
-		return nil, nil, err
-	}
-	d, err := daemon.New(cfg, daemon.Options{Version: buildVersion(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, nil, fmt.Errorf("failed to start a server in this program: %w", err)
-	}
-	return client.New(d.Conn()), func() { _ = d.Close() }, nil
 }

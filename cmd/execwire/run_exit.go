@@ -13,24 +13,6 @@ import (
 // errGaveUp is why a run ends that the user gave up on.
 var errGaveUp = errors.New("interrupted")
 
-// explainDial says why there is no server, and what to do.
-func explainDial(err error) error {
-	var dial *client.DialError
-	if !errors.As(err, &dial) {
-		return &exitError{code: codeFailed, err: err}
-	}
-	hint := "start a server with: execwire serve"
-	if dial.URL != "grpc://127.0.0.1:7420" {
-		hint += " --listen " + dial.URL
-	}
-	why := dial.Err.Error()
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		why = errno.Error()
-	}
-	return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %s", dial.URL, why), hint: hint}
-}
-
 // explainRun says why a process did not start or could not be followed.
 func explainRun(err error, flags runFlags) error {
 	var output *client.OutputError
