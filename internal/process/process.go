@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -48,6 +49,8 @@ type Process struct {
 	terminal   *os.File // nil: pipes
 	pidfdFile  *os.File
 	pidfd      syscall.RawConn // of pidfdFile, which is closed with the process
+
+	lastOutput atomic.Int64 // when there was output, in ns since startedAt; 0: never
 
 	exited chan struct{} // closed when exit is known
 	waited chan struct{} // closed when settle was called for all streams

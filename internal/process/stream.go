@@ -36,6 +36,7 @@ type stream struct {
 	// mu is held over each read(2) with its Commit, so that what has left the pipe is in the log.
 	mu         sync.Mutex
 	spoke      bool // ever
+	noRoom     bool // the last step found the owner's window used up
 	flooded    bool // has the large pipe, or was refused it
 	ended      bool // at end of file, or given up
 	leaderGone bool // settle was called
@@ -86,11 +87,13 @@ func (s *stream) step(fd uintptr) outcome {
 		return ended
 	}
 	n, room, err := s.read(fd)
+	s.noRoom = !room
 	switch {
 	case !room:
 		return full
 	case n > 0:
 		s.spoke = true
+		s.process.spoken()
 		s.owed -= n
 		if s.leaderGone && s.owed <= 0 {
 			s.settledLocked()
