@@ -67,7 +67,8 @@ func (k Kind) String() string {
 type Error struct {
 	// Kind says what went wrong, for those who translate it.
 	Kind Kind
-	// Field names the malformed part of the request, as in argv[2], env["LANG"] or cwd. Only for InvalidArgument.
+	// Field names the part of the request in question, as in argv[2], env["LANG"] or cwd. For InvalidArgument, and for
+	// limits that are not permitted or cannot be set.
 	Field string
 	// Subject is the thing in question: a path, a program. It may be empty, and never holds an environment's value.
 	Subject string

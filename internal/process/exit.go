@@ -18,13 +18,14 @@ const (
 	CauseExited         Cause = iota + 1 // by itself, or by a signal that nobody sent to end it for us
 	CauseTerminated                      // Terminate
 	CauseTimeout                         // Spec.Timeout
-	CauseLimit                           // a limit on its resources
+	CauseNoOutput                        // Spec.NoOutputTimeout
+	CauseLimit                           // one of Spec.ResourceLimits
 	CauseServerShutdown                  // Supervisor.Close
 	CauseLost                            // it is gone, and how it ended could not be learned
 )
 
 func (c Cause) String() string {
-	names := [...]string{"none", "exited", "terminated", "timeout", "limit", "server shutdown", "lost"}
+	names := [...]string{"none", "exited", "terminated", "timeout", "no output", "limit", "server shutdown", "lost"}
 	if int(c) < len(names) {
 		return names[c]
 	}
@@ -54,7 +55,8 @@ type childInfo struct {
 }
 
 const (
-	cldExited = 1 // CLD_EXITED; the other ends carry a signal
+	cldExited  = 1 // CLD_EXITED; the other ends carry a signal
+	cldTrapped = 4 // CLD_TRAPPED: stopped for the one who traces it
 )
 
 // waitChild asks for the end of a child. With hold it stays a zombie.

@@ -118,6 +118,9 @@ func missingKind(err error) Kind {
 
 // explain types the error of fork and exec. The program and the directory were there a moment ago.
 func (s *Spec) explain(program string, err error) error {
+	if KindOf(err) != 0 {
+		return err
+	}
 	if bad := checkDirectory(s.Cwd); bad != nil {
 		return bad
 	}

@@ -65,6 +65,7 @@ type Process struct {
 	open         int // streams not at their end
 	exitedLogged bool
 	timeout      *time.Timer // of Spec.Timeout
+	silence      *time.Timer // of Spec.NoOutputTimeout
 	killTimer    *time.Timer // of the graceful terminations
 	killAt       time.Time
 }
@@ -155,6 +156,9 @@ func (p *Process) wait() {
 
 func (p *Process) noteExit(record ExitRecord) {
 	p.mu.Lock()
+	if record.Cause == 0 && p.cause == 0 && p.spec.killedByLimit(record) {
+		record.Cause = CauseLimit
+	}
 	if record.Cause == 0 {
 		record.Cause = max(p.cause, CauseExited)
 	}
@@ -204,6 +208,9 @@ func (p *Process) advance() {
 func (p *Process) release() {
 	if p.timeout != nil {
 		p.timeout.Stop()
+	}
+	if p.silence != nil {
+		p.silence.Stop()
 	}
 	if p.killTimer != nil {
 		p.killTimer.Stop()

@@ -21,6 +21,36 @@ func (p *Process) HeldBack() bool {
 	return false
 }
 
+// startTimers starts what ends the process for what it does or does not.
+func (p *Process) startTimers() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.spec.Timeout > 0 {
+		p.timeout = time.AfterFunc(p.spec.Timeout, func() { p.expire(CauseTimeout) })
+	}
+	if p.spec.NoOutputTimeout > 0 {
+		p.silence = time.AfterFunc(p.spec.NoOutputTimeout, p.checkSilence)
+	}
+}
+
+// checkSilence ends the process if it was silent for too long, and otherwise looks again when that may have become so.
+func (p *Process) checkSilence() {
+	rest := p.spec.NoOutputTimeout
+	// In this order: output that was held back a moment ago has been read by the time that it is not any more.
+	if !p.HeldBack() {
+		rest -= time.Since(p.LastOutput())
+	}
+	if rest <= 0 {
+		p.expire(CauseNoOutput)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state < StateClosed {
+		p.silence.Reset(rest)
+	}
+}
+
 // spoken notes that there was output.
 func (p *Process) spoken() { p.lastOutput.Store(int64(time.Since(p.startedAt))) }
 

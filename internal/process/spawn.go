@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -40,7 +41,11 @@ func (s *Supervisor) forkExec(spec *Spec, program string, pl *plumbing) (child, 
 		Dir:   spec.Cwd,
 		Env:   spec.Env,
 		Files: []uintptr{uintptr(pl.child[0]), uintptr(pl.child[1]), uintptr(pl.child[2])},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: pl.terminal != nil, PidFD: &pidfd},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: pl.terminal != nil, PidFD: &pidfd, Ptrace: spec.limited()},
+	}
+	if spec.limited() {
+		runtime.LockOSThread() // the thread that forks is the one that traces
+		defer runtime.UnlockOSThread()
 	}
 	restore := s.inherited.clearMask()
 	pid, err := syscall.ForkExec(program, spec.argv(), &attr)
@@ -50,6 +55,12 @@ func (s *Supervisor) forkExec(spec *Spec, program string, pl *plumbing) (child, 
 	}
 	if pidfd < 0 {
 		return child{}, disown(pid, errors.New("the kernel has no pidfds; Linux 5.4 or later is needed"))
+	}
+	if spec.limited() {
+		if err := spec.applyLimits(pid); err != nil {
+			_ = unix.Close(pidfd)
+			return child{}, disown(pid, err)
+		}
 	}
 	file, err := pollable(pidfd, "pidfd")
 	if err != nil {

@@ -28,6 +28,16 @@ type Spec struct {
 	PipeStdin bool
 	// Timeout is the most wall-clock time from the start; then the process group is killed with CauseTimeout. 0: none.
 	Timeout time.Duration
+	// NoOutputTimeout is the most time without output, then the same happens with CauseNoOutput. Time in which output
+	// waits for room in the owner's window does not count. 0: none.
+	NoOutputTimeout time.Duration
+	// ResourceLimits are in force before the program's first instruction, each resource at most once. A start with
+	// limits or Nice takes a ptrace(2) attachment that is over when Start returns; unless this process is privileged,
+	// programs with the set-user-id bit then run without gaining anything by it.
+	ResourceLimits []Limit
+	// Nice is added to this process's own nice value, -MaxNice to MaxNice; the sum ends at the ends of the range, -20
+	// and 19. 0 changes nothing.
+	Nice int
 	// Output bounds the event log.
 	Output eventlog.Limits
 }
@@ -60,8 +70,9 @@ func (s *Spec) validate() error {
 		return invalid("cwd", fmt.Sprintf("%q is not absolute; give an absolute path", s.Cwd))
 	case s.Executable != "" && !filepath.IsAbs(s.Executable):
 		return invalid("executable", fmt.Sprintf("%q is not absolute; give an absolute path", s.Executable))
-	case s.Timeout < 0:
-		return invalid("timeout", "is negative; give 0 for none")
+	}
+	if err := s.validateLimits(); err != nil {
+		return err
 	}
 	return s.validateStrings()
 }

@@ -206,11 +206,7 @@ func (s *Supervisor) add(p *Process) bool {
 
 // begin sets p going.
 func (p *Process) begin() {
-	if p.spec.Timeout > 0 {
-		p.mu.Lock()
-		p.timeout = time.AfterFunc(p.spec.Timeout, p.expire)
-		p.mu.Unlock()
-	}
+	p.startTimers()
 	for _, stream := range p.streams {
 		p.supervisor.goRun(func() { stream.run(p.supervisor.ctx) })
 	}

@@ -124,7 +124,7 @@ func (p *Process) killAfter(timeout time.Duration) {
 	p.killAt = deadline
 }
 
-// expire is what the timer of Spec.Timeout does.
-func (p *Process) expire() {
-	_, _ = p.end(unix.SIGKILL, CauseTimeout)
+// expire is what the timers of Spec do.
+func (p *Process) expire(cause Cause) {
+	_, _ = p.end(unix.SIGKILL, cause)
 }
