@@ -94,6 +94,8 @@ func toCause(c process.Cause) execwirev1.ExitCause {
 		return execwirev1.ExitCause_EXIT_CAUSE_TERMINATED
 	case process.CauseTimeout:
 		return execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT
+	case process.CauseNoOutput:
+		return execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT
 	case process.CauseLimit:
 		return execwirev1.ExitCause_EXIT_CAUSE_LIMIT
 	case process.CauseServerShutdown:

@@ -185,9 +185,11 @@ func (s *Server) fromProcess(err *process.Error) error {
 	if err.Subject != "" {
 		metadata["subject"] = err.Subject
 	}
+	if err.Field != "" {
+		metadata["field"] = err.Field
+	}
 	switch err.Kind {
 	case process.InvalidArgument:
-		metadata["field"] = err.Field
 		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
 			{Field: err.Field, Description: err.Err.Error()}}})
 	case process.WriteTooLarge:

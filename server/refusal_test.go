@@ -47,6 +47,19 @@ func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
 		{"malformed timeout", "limits.timeout", func(r *start, _ *direct) {
 			r.Limits = &execwirev1.ProcessLimits{Timeout: &durationpb.Duration{Seconds: 1, Nanos: -1}}
 		}},
+		{"zero timeout without output", "limits.no_output_timeout", withLimits(&execwirev1.ProcessLimits{NoOutputTimeout: seconds(0)})},
+		{"negative timeout without output", "limits.no_output_timeout", withLimits(&execwirev1.ProcessLimits{NoOutputTimeout: seconds(-1)})},
+		{"limit on nothing", "limits.resource_limits[0].resource", withResourceLimits(&execwirev1.ResourceLimit{Soft: 1})},
+		{"limit on something unknown", "limits.resource_limits[0].resource", withResourceLimits(&execwirev1.ResourceLimit{Resource: 99, Soft: 1})},
+		{"limit below nothing", "limits.resource_limits[0].resource", withResourceLimits(&execwirev1.ResourceLimit{Resource: -1, Soft: 1})},
+		{"limit given twice", "limits.resource_limits[2].resource", withResourceLimits(
+			&execwirev1.ResourceLimit{Resource: openFiles, Soft: 9}, &execwirev1.ResourceLimit{Resource: coreBytes}, &execwirev1.ResourceLimit{Resource: openFiles, Soft: 9})},
+		{"soft above hard", "limits.resource_limits[1].hard", withResourceLimits(
+			&execwirev1.ResourceLimit{Resource: coreBytes}, &execwirev1.ResourceLimit{Resource: openFiles, Soft: 9, Hard: proto.Uint64(8)})},
+		{"too nice", "limits.nice", withLimits(&execwirev1.ProcessLimits{Nice: proto.Int32(40)})},
+		{"too urgent", "limits.nice", withLimits(&execwirev1.ProcessLimits{Nice: proto.Int32(-40)})},
+		{"no output kept", "limits.retained_output_bytes", withLimits(&execwirev1.ProcessLimits{RetainedOutputBytes: proto.Uint64(0)})},
+		{"little output kept", "limits.retained_output_bytes", withLimits(&execwirev1.ProcessLimits{RetainedOutputBytes: proto.Uint64(64<<10 - 1)})},
 		{"unknown inherit", "command.direct.environment_policy.inherit", func(_ *start, d *direct) {
 			d.EnvironmentPolicy = &execwirev1.EnvironmentPolicy{Inherit: 9}
 		}},

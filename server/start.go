@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,20 +61,23 @@ func (s *Server) start(ctx context.Context, prefix string, req *execwirev1.Start
 	return p, created, nameField(prefix, req.GetCommand(), err)
 }
 
-// nameField gives a malformed part of a command the name that it has in the
-// request.
+// nameField gives the part of a request that an error is about the name that it
+// has there.
 func nameField(prefix string, command *execwirev1.ProcessCommand, err error) error {
-	var malformed *process.Error
-	if !errors.As(err, &malformed) || malformed.Kind != process.InvalidArgument {
+	var refused *process.Error
+	if !errors.As(err, &refused) || refused.Field == "" {
 		return err
 	}
-	named := *malformed
+	named := *refused
 	if named.Field == "cwd" {
 		named.Field = "working_directory"
 	}
-	if command.GetDirect() != nil {
+	switch member, _, _ := strings.Cut(named.Field, "["); {
+	case slices.Contains(limitFields, member):
+		named.Field = prefix + "limits." + named.Field
+	case command.GetDirect() != nil:
 		named.Field = prefix + "command.direct." + named.Field
-	} else {
+	default:
 		named.Field = prefix + "command.prepared." + named.Field
 	}
 	return &named
@@ -96,7 +101,6 @@ func digestOf(req *execwirev1.StartProcessRequest) (session.Digest, error) {
 // applied, or refused when nothing here can apply them.
 func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, error) {
 	spec := process.Spec{
-		Timeout: req.GetLimits().GetTimeout().AsDuration(),
 		Output: eventlog.Limits{
 			RetainedBytes:  s.cfg.Limits.RetainedOutput,
 			RetainedEvents: s.cfg.Limits.RetainedEvents,
@@ -106,6 +110,7 @@ func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, erro
 		},
 		PipeStdin: req.GetIo().GetPipes().GetStdin() == execwirev1.StdinMode_STDIN_MODE_PIPE,
 	}
+	setLimits(&spec, req.GetLimits())
 	if terminal := req.GetIo().GetTerminal(); terminal != nil {
 		size := terminal.GetSize()
 		spec.Terminal = &process.WindowSize{Rows: uint16(size.GetRows()), Cols: uint16(size.GetColumns())}

@@ -108,15 +108,7 @@ func validateStart(prefix string, m *execwirev1.StartProcessRequest) error {
 	if mode := m.GetIo().GetPipes().GetStdin(); mode < 0 || mode > execwirev1.StdinMode_STDIN_MODE_PIPE {
 		return invalidField(prefix+"io.pipes.stdin", fmt.Sprintf("cannot be %d", mode))
 	}
-	if timeout := m.GetLimits().GetTimeout(); timeout != nil {
-		if err := validateDuration(prefix+"limits.timeout", timeout); err != nil {
-			return err
-		}
-		if timeout.AsDuration() == 0 {
-			return invalidField(prefix+"limits.timeout", "is 0: leave it out for no timeout")
-		}
-	}
-	return nil
+	return validateLimits(prefix+"limits", m.GetLimits())
 }
 
 func validateCommand(field string, m *execwirev1.ProcessCommand) error {

@@ -20,6 +20,10 @@ type runFlags struct {
 	inherit              string
 	timeout, grace       time.Duration
 	hasTimeout, hasGrace bool
+	silence              time.Duration // --no-output-timeout
+	hasSilence           bool
+	nice                 int32
+	limits               []string
 }
 
 func newRunCommand(std streams) *cobra.Command {
@@ -49,7 +53,7 @@ takes. A remote server takes a program that stays stopped for lost, so give a
 
 Exit codes of run itself:
     2  the command line is wrong
-  124  the process ran into --timeout
+  124  the process ran into --timeout or --no-output-timeout
   125  run failed: no server, connection lost for good, bad directory
   126  the program cannot be executed
   127  the program was not found
@@ -57,6 +61,7 @@ Exit codes of run itself:
   141  nobody reads stdout or stderr any more`,
 		Example: `  execwire run -- make test
   execwire run --timeout 30s --env CI=1 -- sh -c 'echo "$CI"'
+  execwire run --no-output-timeout 1m --limit open-files=100 -- ./download
   echo hello | execwire run -i -- tr a-z A-Z
   execwire run --server unix:///run/user/1000/execwire.sock -ti -- bash`,
 		Args: func(command *cobra.Command, arguments []string) error {
@@ -67,6 +72,7 @@ Exit codes of run itself:
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			flags.hasTimeout = command.Flags().Changed("timeout")
+			flags.hasSilence = command.Flags().Changed("no-output-timeout")
 			flags.hasGrace = command.Flags().Changed("grace")
 			return run(command, flags, arguments, std)
 		},
@@ -90,6 +96,10 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 		"a `file` with such lines; empty ones and those that begin with # are left out; may be repeated")
 	f.StringVar(&flags.inherit, "env-inherit", "", "`what` to take from the server's environment: none, core or all")
 	f.DurationVar(&flags.timeout, "timeout", 0, "kill the process when it has run for this long, e.g. 30s")
+	f.DurationVar(&flags.silence, "no-output-timeout", 0, "kill the process when it wrote nothing for this long")
+	f.Int32Var(&flags.nice, "nice", 0, "add `N` to the process's nice value: 1 to 39 for less processor time")
+	f.StringArrayVar(&flags.limits, "limit", nil,
+		"limit a resource: `NAME=SOFT[:HARD]`, e.g. open-files=100, file-bytes=64MiB, cpu-seconds=10:20; may be repeated")
 	f.DurationVar(&flags.grace, "grace", 0,
 		"how long the server keeps the process when the connection is lost; 0 ends it at once (default the server's, 30s)")
 }

@@ -60,6 +60,10 @@ func explainExit(exit client.Exit) error {
 	switch exit.Cause {
 	case execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT:
 		return &exitError{code: codeTimeout, err: fmt.Errorf("the process ran into the timeout after %v", exit.WallTime)}
+	case execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT:
+		return &exitError{code: codeTimeout, err: fmt.Errorf("the process wrote nothing for too long, and was ended after %v", exit.WallTime)}
+	case execwirev1.ExitCause_EXIT_CAUSE_LIMIT:
+		return &exitError{code: exit.ShellCode(), err: errors.New("the process was killed because it exceeded one of its limits")}
 	case execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN:
 		return &exitError{code: exit.ShellCode(), err: errors.New("the server shut down and ended the process")}
 	case execwirev1.ExitCause_EXIT_CAUSE_LOST:

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -55,16 +53,6 @@ func buildIo(flags runFlags, std streams) *execwirev1.ProcessIo {
 		stdin = execwirev1.StdinMode_STDIN_MODE_PIPE
 	}
 	return &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Pipes{Pipes: &execwirev1.PipeIo{Stdin: stdin}}}
-}
-
-func buildLimits(flags runFlags) (*execwirev1.ProcessLimits, error) {
-	if !flags.hasTimeout {
-		return nil, nil
-	}
-	if flags.timeout <= 0 {
-		return nil, fmt.Errorf("--timeout is %v: it has to be more than 0", flags.timeout)
-	}
-	return &execwirev1.ProcessLimits{Timeout: durationpb.New(flags.timeout)}, nil
 }
 
 // environmentPolicy says what the process takes from the server. Our own server

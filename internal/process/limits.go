@@ -44,9 +44,9 @@ const NoLimit uint64 = math.MaxUint64 // RLIM_INFINITY
 
 // Limit bounds one resource of a process, and of each of its descendants for itself.
 type Limit struct {
-	Resource Resource
-	Soft     uint64 // what is enforced, in the resource's unit
-	Hard     uint64 // how far the process may raise it, at least Soft
+	Resource Resource // none twice
+	Soft     uint64   // what is enforced, in the resource's unit
+	Hard     uint64   // how far the process may raise it, at least Soft
 }
 
 // MaxNice is the most that can be added to a nice value, up or down: from one end of its range to the other.
