@@ -80,6 +80,12 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		ClosedRetention: time.Duration(cfg.ClosedRetention),
 		OnChange:        opts.OnChange,
 		Logger:          opts.Logger,
+
+		ProcessesPerSession:  int(cfg.Processes),
+		SessionsPerPrincipal: int(cfg.Sessions),
+		RetainedTotal:        int64(cfg.RetainedTotal),
+		SpoolBytes:           int64(cfg.Spool),
+		SpoolDirectory:       cfg.SpoolDirectory,
 	})
 	srv := server.New(server.Config{
 		Sessions:     sessions,

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -64,6 +65,16 @@ var sessionErrors = map[session.Kind]translation{
 	session.GraceTooLong:         {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 	session.StdinQueueFull:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL},
 	session.Draining:             {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING},
+	session.SessionAttached:      {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED},
+	session.SessionTakenOver:     {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER},
+	session.SessionClosed:        {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED},
+	session.SessionAccessDenied:  {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_SESSION_ACCESS_DENIED},
+	session.DefaultSession:       {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	session.TooManySessions:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS},
+	session.TooManyGrants:        {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	session.TooManyProcesses:     {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
+	session.RetainedOutputFull:   {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL},
+	session.SpoolUnavailable:     {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SPOOL_UNAVAILABLE},
 }
 
 // Sizes of what an error says. An error travels in the trailer of its call, for
@@ -208,25 +219,60 @@ func fromSession(err *session.Error) error {
 	if !ok {
 		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
 	}
-	var details []protoadapt.MessageV1
 	metadata := map[string]string{"subject": err.Subject}
-	switch err.Kind {
-	case session.StdinQueueFull:
-		limit := strconv.Itoa(session.MaxWaitingInput)
-		metadata["limit_bytes"] = limit
-		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: "waiting stdin", Description: "at most " + limit + " bytes"}}})
-	case session.SessionNotFound:
-		details = append(details, &errdetails.ResourceInfo{ResourceType: "session", ResourceName: err.Subject, Description: err.Error()})
-	case session.ProcessNotFound, session.ProcessAlreadyExists, session.ProcessOwned:
-		details = append(details, &errdetails.ResourceInfo{ResourceType: "process", ResourceName: err.Subject, Description: err.Error()})
-	case session.GraceTooLong:
-		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
-			{Field: "grace", Description: err.Error()}}})
-	case session.Draining:
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)})
+	var details []protoadapt.MessageV1
+	if detail := sessionDetail(err, metadata); detail != nil {
+		details = append(details, detail)
 	}
 	return failure(t.code, t.reason, metadata, err.Error(), details...)
+}
+
+// sessionDetail returns what a client can use of an error, if there is anything,
+// and adds limits to the metadata.
+func sessionDetail(err *session.Error, metadata map[string]string) protoadapt.MessageV1 {
+	switch err.Kind {
+	case session.SessionNotFound, session.SessionAttached, session.SessionTakenOver, session.SessionClosed,
+		session.SessionAccessDenied, session.SpoolUnavailable:
+		return &errdetails.ResourceInfo{ResourceType: "session", ResourceName: err.Subject, Description: err.Error()}
+	case session.ProcessNotFound, session.ProcessAlreadyExists, session.ProcessOwned:
+		return &errdetails.ResourceInfo{ResourceType: "process", ResourceName: err.Subject, Description: err.Error()}
+	case session.Draining:
+		return &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)}
+	}
+	if q, ok := sessionQuotas[err.Kind]; ok {
+		limit := strconv.FormatInt(cmp.Or(err.Limit, q.fixed), 10)
+		metadata[q.metadata] = limit
+		return &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
+			{Subject: q.setting, Description: "at most " + limit + q.unit}}}
+	}
+	if field, ok := sessionFields[err.Kind]; ok {
+		metadata["field"] = field
+		return &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: field, Description: err.Error()}}}
+	}
+	return nil
+}
+
+// sessionFields are the fields of requests that kinds of package session are
+// about.
+var sessionFields = map[session.Kind]string{
+	session.GraceTooLong:   "grace",
+	session.DefaultSession: "session_id",
+	session.TooManyGrants:  "principal",
+}
+
+// quota is how a limit is named to clients.
+type quota struct {
+	setting, metadata, unit string
+	fixed                   int64 // of a limit that no setting changes
+}
+
+// sessionQuotas are the limits that kinds of package session are about.
+var sessionQuotas = map[session.Kind]quota{
+	session.StdinQueueFull:     {setting: "waiting stdin", metadata: "limit_bytes", unit: " bytes", fixed: session.MaxWaitingInput},
+	session.TooManySessions:    {setting: "sessions_per_principal", metadata: "limit"},
+	session.TooManyProcesses:   {setting: "processes_per_session", metadata: "limit"},
+	session.RetainedOutputFull: {setting: "retained_output_bytes_total", metadata: "limit_bytes", unit: " bytes"},
 }
 
 // fromOther translates what is neither of the domain nor foreseen: statuses of

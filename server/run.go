@@ -52,21 +52,26 @@ func unexpectedMessage(text string) error {
 func (s *processService) openRun(stream runStream, first *execwirev1.RunProcessRequest) (*run, error) {
 	switch m := first.GetMessage().(type) {
 	case *execwirev1.RunProcessRequest_Start:
-		grace := optionalDuration(m.Start.GetGrace())
-		if err := s.server.cfg.Sessions.CheckGrace(m.Start.GetProcess().GetProcessId(), grace); err != nil {
-			return nil, err
-		}
-		p, created, err := s.server.start(stream.Context(), "start.process.", m.Start.GetProcess())
+		const prefix = "start.process."
+		start, err := s.server.prepare(stream.Context(), prefix, m.Start.GetProcess())
 		if err != nil {
 			return nil, err
 		}
-		return s.newRun(stream, p, 0, grace, !created)
+		owner, created, err := start.session.StartOwned(stream.Context(), start.id, start.digest, start.spec, optionalDuration(m.Start.GetGrace()))
+		if err != nil {
+			return nil, nameField(prefix, m.Start.GetProcess().GetCommand(), err)
+		}
+		return s.newRun(stream, owner, 0, !created)
 	case *execwirev1.RunProcessRequest_Resume:
 		p, err := s.server.find(stream.Context(), m.Resume.GetSessionId(), m.Resume.GetProcessId())
 		if err != nil {
 			return nil, err
 		}
-		return s.newRun(stream, p, m.Resume.GetAfterSeq(), optionalDuration(m.Resume.GetGrace()), true)
+		owner, err := p.Own(stream.Context(), m.Resume.GetAfterSeq(), optionalDuration(m.Resume.GetGrace()))
+		if err != nil {
+			return nil, err
+		}
+		return s.newRun(stream, owner, m.Resume.GetAfterSeq(), true)
 	default:
 		return nil, unexpectedMessage("the first message must be start or resume")
 	}
@@ -101,14 +106,10 @@ type run struct {
 	terminations chan struct{}
 }
 
-func (s *processService) newRun(stream runStream, p *session.Process, afterSeq uint64, grace *time.Duration, resumed bool) (*run, error) {
-	owner, err := p.Own(stream.Context(), afterSeq, grace)
-	if err != nil {
-		return nil, err
-	}
+func (s *processService) newRun(stream runStream, owner *session.Ownership, afterSeq uint64, resumed bool) (*run, error) {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	r := &run{
-		server: s.server, process: p, owner: owner, stream: stream,
+		server: s.server, process: owner.Process(), owner: owner, stream: stream,
 		outbox: newOutbox(stream, afterSeq), input: newInputQueue(s.server.cfg.Limits.StdinQueue),
 		ctx: ctx, cancel: cancel, noAcks: make(chan struct{}), acknowledged: make(chan struct{}, 1),
 		terminations: make(chan struct{}, maxTerminations),

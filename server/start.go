@@ -38,27 +38,44 @@ func (s *Server) find(ctx context.Context, sessionID, processID string) (*sessio
 	return sess.Process(processID)
 }
 
+// starting is a start of a process that can be made.
+type starting struct {
+	session *session.Session
+	id      string
+	digest  session.Digest
+	spec    process.Spec
+}
+
 // start starts the process, or finds the one that the same request started.
-// The prefix is where the request is in its message, for errors.
-func (s *Server) start(ctx context.Context, prefix string, req *execwirev1.StartProcessRequest) (p *session.Process, created bool, err error) {
-	sess, err := s.open(ctx, req.GetSessionId())
+func (s *Server) start(ctx context.Context, req *execwirev1.StartProcessRequest) (p *session.Process, created bool, err error) {
+	start, err := s.prepare(ctx, "", req)
 	if err != nil {
 		return nil, false, err
+	}
+	p, created, err = start.session.Start(ctx, start.id, start.digest, start.spec)
+	return p, created, nameField("", req.GetCommand(), err)
+}
+
+// prepare translates a request to start a process. The prefix is where the
+// request is in its message, for errors.
+func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.StartProcessRequest) (starting, error) {
+	sess, err := s.open(ctx, req.GetSessionId())
+	if err != nil {
+		return starting{}, err
 	}
 	spec, err := s.toSpec(req)
 	if err != nil {
-		return nil, false, nameField(prefix, req.GetCommand(), err)
+		return starting{}, nameField(prefix, req.GetCommand(), err)
 	}
 	digest, err := digestOf(req)
 	if err != nil {
-		return nil, false, err
+		return starting{}, err
 	}
 	id := req.GetProcessId()
 	if id == "" {
 		id = uuid.NewString()
 	}
-	p, created, err = sess.Start(ctx, id, digest, spec)
-	return p, created, nameField(prefix, req.GetCommand(), err)
+	return starting{session: sess, id: id, digest: digest, spec: spec}, nil
 }
 
 // nameField gives the part of a request that an error is about the name that it

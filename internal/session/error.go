@@ -23,12 +23,35 @@ const (
 	Draining
 	// StdinQueueFull: too much input waits for the process already.
 	StdinQueueFull
+	// SessionAttached: somebody who answers is attached to the session.
+	SessionAttached
+	// SessionTakenOver: another attachment took over from one that did not
+	// answer.
+	SessionTakenOver
+	// SessionClosed: the session ended, by CloseSession or at the end of its
+	// grace.
+	SessionClosed
+	// SessionAccessDenied: the session was granted for less.
+	SessionAccessDenied
+	// DefaultSession: the default session can be neither attached nor granted.
+	DefaultSession
+	// TooManySessions: the principal has as many sessions as it may.
+	TooManySessions
+	// TooManyGrants: the session is granted to [MaxGrants] principals already.
+	TooManyGrants
+	// TooManyProcesses: as many processes of the session run as may.
+	TooManyProcesses
+	// RetainedOutputFull: what may be kept of all processes leaves no room for
+	// another.
+	RetainedOutputFull
+	// SpoolUnavailable: no file to spool to can be made.
+	SpoolUnavailable
 )
 
 // Kinds returns every kind, so that tests can prove a translation complete.
 func Kinds() []Kind {
 	var all []Kind
-	for k := SessionNotFound; k <= StdinQueueFull; k++ {
+	for k := SessionNotFound; k <= SpoolUnavailable; k++ {
 		all = append(all, k)
 	}
 	return all
@@ -44,33 +67,54 @@ type Error struct {
 	Subject string
 	// Detail adds to the message; may be empty.
 	Detail string
+	// Limit is the bound that was met, of the kinds that are about one: a
+	// number, or bytes.
+	Limit int64
 }
 
 // Error implements error.
 func (e *Error) Error() string {
-	var text string
-	switch e.Kind {
-	case SessionNotFound:
-		text = fmt.Sprintf("session %q does not exist", e.Subject)
-	case ProcessNotFound:
-		text = fmt.Sprintf("process %q does not exist", e.Subject)
-	case ProcessAlreadyExists:
-		text = fmt.Sprintf("process %q already exists and was started differently: choose another id", e.Subject)
-	case ProcessOwned:
-		text = fmt.Sprintf("process %q is paced by somebody else: watch it without lossless", e.Subject)
-	case StdinOffsetInvalid:
-		text = fmt.Sprintf("input for process %q is not where it should be", e.Subject)
-	case GraceTooLong:
-		text = fmt.Sprintf("grace for process %q is too long", e.Subject)
-	case StdinQueueFull:
-		text = fmt.Sprintf("%d bytes wait for process %q to read its stdin, and no more may: write again when it has", MaxWaitingInput, e.Subject)
-	case Draining:
-		text = "the server is shutting down and starts nothing new"
-	default:
-		text = fmt.Sprintf("session error %d about %q", e.Kind, e.Subject)
-	}
+	text := e.text()
 	if e.Detail != "" {
 		text += ": " + e.Detail
 	}
 	return text
+}
+
+func (e *Error) text() string {
+	if format, ok := subjectTexts[e.Kind]; ok {
+		return fmt.Sprintf(format, e.Subject)
+	}
+	switch e.Kind {
+	case StdinQueueFull:
+		return fmt.Sprintf("%d bytes wait for process %q to read its stdin, and no more may: write again when it has", MaxWaitingInput, e.Subject)
+	case Draining:
+		return "the server is shutting down and starts nothing new"
+	case DefaultSession:
+		return "the default session has no lease, so that it can be neither attached nor granted: attach to a new session"
+	case TooManySessions:
+		return fmt.Sprintf("principal %q has %d sessions, and no more may: close one", e.Subject, e.Limit)
+	case TooManyGrants:
+		return fmt.Sprintf("session %q is granted to %d principals, and no more may: take a grant back", e.Subject, e.Limit)
+	case TooManyProcesses:
+		return fmt.Sprintf("%d processes of session %q run, and no more may: end one", e.Limit, e.Subject)
+	case RetainedOutputFull:
+		return fmt.Sprintf("the output that may have to be kept of all processes has reached %d bytes: end a process, or close a session", e.Limit)
+	}
+	return fmt.Sprintf("session error %d about %q", e.Kind, e.Subject)
+}
+
+// subjectTexts are the messages that need nothing but the subject.
+var subjectTexts = map[Kind]string{
+	SessionNotFound:      "session %q does not exist",
+	ProcessNotFound:      "process %q does not exist",
+	ProcessAlreadyExists: "process %q already exists and was started differently: choose another id",
+	ProcessOwned:         "process %q is paced by somebody else: watch it without lossless",
+	StdinOffsetInvalid:   "input for process %q is not where it should be",
+	GraceTooLong:         "grace for %q is too long",
+	SessionAttached:      "session %q is attached elsewhere, and that client answers",
+	SessionTakenOver:     "session %q was taken over by another attachment, because this one did not answer",
+	SessionClosed:        "session %q has ended: attach to a new one",
+	SessionAccessDenied:  "session %q was granted for less than this",
+	SpoolUnavailable:     "output of session %q cannot be spooled: choose another policy for when it is detached",
 }

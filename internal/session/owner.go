@@ -31,6 +31,9 @@ type Ownership struct {
 	grace   time.Duration
 }
 
+// Process returns the process that is owned.
+func (o *Ownership) Process() *Process { return o.process }
+
 // Own takes the ownership from whoever has it, whose reads then fail with
 // [eventlog.ErrReplaced], and goes on after afterSeq, which counts as
 // acknowledged. A nil grace is the default; more than the maximum is kind
@@ -85,13 +88,6 @@ func (r *Registry) resolveGrace(id string, grace *time.Duration) (time.Duration,
 	default:
 		return *grace, nil
 	}
-}
-
-// CheckGrace reports whether [Process.Own] would accept the grace, so that a
-// start can be refused before anything runs.
-func (r *Registry) CheckGrace(id string, grace *time.Duration) error {
-	_, err := r.resolveGrace(id, grace)
-	return err
 }
 
 // Owned reports whether somebody owns the process at the moment. A lossless

@@ -28,6 +28,21 @@ type Config struct {
 	MaxGrace time.Duration
 	// ClosedRetention is how long the record of a closed process is kept.
 	ClosedRetention time.Duration
+	// ProcessesPerSession is how many processes of one session may be running,
+	// that is, not closed. 0: no limit.
+	ProcessesPerSession int
+	// SessionsPerPrincipal is how many leased sessions one principal may have.
+	// 0: no limit.
+	SessionsPerPrincipal int
+	// RetainedTotal is how many bytes may have to be kept of all processes; see
+	// budget. 0: no limit.
+	RetainedTotal int64
+	// SpoolBytes is how much one session may spool. 0: nothing, so that
+	// processes block as with [WhenDetachedBlock].
+	SpoolBytes int64
+	// SpoolDirectory is where files to spool to are made, without a name. Empty
+	// is the directory for temporary files.
+	SpoolDirectory string
 	// OnChange is called when a process was started, has closed or was
 	// forgotten. It must not block and may be called concurrently. Nil calls
 	// nothing.
@@ -46,6 +61,7 @@ type Registry struct {
 
 	mu       sync.Mutex
 	sessions map[string]*Session // guarded by mu; default sessions by principal
+	leased   map[string]*Session // guarded by mu; leased sessions by id
 	draining bool                // guarded by mu
 	active   int                 // guarded by mu; processes that were not at rest yet
 	idle     chan struct{}       // guarded by mu; closed when draining and active == 0
@@ -65,16 +81,21 @@ func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 		cfg:        cfg,
 		supervisor: supervisor,
 		sessions:   make(map[string]*Session),
+		leased:     make(map[string]*Session),
 		idle:       make(chan struct{}),
 	}
 }
 
-// Open returns the principal's session with that id; an empty id is the
+// Open returns the principal's own session with that id; an empty id is the
 // default session, which comes into being when it is first asked for. It never
 // blocks.
 func (r *Registry) Open(principal, id string) (*Session, error) {
 	if id != "" && id != DefaultID {
-		return nil, &Error{Kind: SessionNotFound, Subject: id, Detail: "leave it empty for the default session"}
+		s, access := r.find(principal, id)
+		if access != AccessOwner {
+			return nil, &Error{Kind: SessionNotFound, Subject: id}
+		}
+		return s, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,8 +21,14 @@ type Session struct {
 	principal string
 	registry  *Registry
 
-	mu        sync.Mutex
-	processes map[string]*Process // guarded by mu; includes those being started
+	// Of leased sessions; the default session has none of it.
+	lease   *lease
+	created time.Time
+	grants  map[string]Access // guarded by registry.mu; what other principals may
+
+	mu           sync.Mutex
+	processes    map[string]*Process // guarded by mu; includes those being started
+	whenDetached WhenDetached        // guarded by mu
 }
 
 // ID returns the session's id.
@@ -52,6 +58,23 @@ func (s *Session) Start(ctx context.Context, id string, digest Digest, spec proc
 		// The other start failed and gave the id back: this one tries itself,
 		// so that its caller gets an answer of its own.
 	}
+}
+
+// StartOwned is Start and Own in one, for a caller that owns what it starts:
+// nothing that the process says is lost before the ownership begins. Of a
+// process that an equal start made before it takes the ownership, from the
+// beginning. If the ownership cannot be taken of a process that was started, the
+// process is kept for the grace as if its owner had been lost.
+func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec process.Spec, grace *time.Duration) (o *Ownership, created bool, err error) {
+	if _, err := s.registry.resolveGrace(id, grace); err != nil {
+		return nil, false, err
+	}
+	p, created, err := s.Start(ctx, id, digest, spec)
+	if err != nil {
+		return nil, false, err
+	}
+	o, err = p.Own(ctx, 0, grace)
+	return o, created, err
 }
 
 // claim finds the process with the id or reserves the id for a new one.
