@@ -153,7 +153,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 			{"no signal", signal("deaf", 0, toGroup), codes.InvalidArgument, "INVALID_FIELD"},
 			{"signal 65", signal("deaf", 65, toGroup), codes.InvalidArgument, "INVALID_FIELD"},
 			{"no foreground", signal("deaf", sigterm, toForeground), codes.FailedPrecondition, "NOT_A_TERMINAL"},
-			{"wait for a pattern", waitForPattern("deaf"), codes.Unimplemented, "NOT_IMPLEMENTED"},
+			{"wait for a bad pattern", waitForPattern("deaf", "("), codes.InvalidArgument, "INVALID_FIELD"},
+			{"wait for a pattern of nobody", waitForPattern("nobody", "x"), codes.NotFound, "PROCESS_NOT_FOUND"},
 		} {
 			s.expectCall(tt.name, tt.call(s.ctx, s.processes), tt.code, tt.reason)
 		}
@@ -207,10 +208,10 @@ func signal(id string, signal execwirev1.Signal, target execwirev1.SignalTarget)
 	}
 }
 
-func waitForPattern(id string) call {
+func waitForPattern(id, expression string) call {
 	return func(ctx context.Context, p execwirev1.ProcessServiceClient) error {
 		_, err := p.WaitProcess(ctx, &execwirev1.WaitProcessRequest{ProcessId: id,
-			Condition: &execwirev1.WaitProcessRequest_Pattern{Pattern: &execwirev1.WaitForPattern{RegularExpression: "x"}}})
+			Condition: &execwirev1.WaitProcessRequest_Pattern{Pattern: &execwirev1.WaitForPattern{RegularExpression: expression}}})
 		return err
 	}
 }

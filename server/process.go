@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/process"
 )
 
 // processService implements execwire.v1.ProcessService; what its methods
@@ -92,64 +90,6 @@ func (s *processService) TerminateProcess(ctx context.Context, req *execwirev1.T
 		Method:        toMethod(result.Method),
 		VerifiedEmpty: result.Verified,
 	}, nil
-}
-
-// WaitProcess implements the RPC.
-func (s *processService) WaitProcess(ctx context.Context, req *execwirev1.WaitProcessRequest) (*execwirev1.WaitProcessResponse, error) {
-	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
-	if err != nil {
-		return nil, err
-	}
-	happened, err := waitCondition(p.Process, req)
-	if err != nil {
-		return nil, err
-	}
-	satisfied, err := waitFor(ctx, happened, s.server.capWait(durationOr(req.GetWait(), s.server.cfg.Limits.MaxWait)))
-	if err != nil {
-		return nil, err
-	}
-	return &execwirev1.WaitProcessResponse{Satisfied: satisfied, Process: toProcess(p)}, nil
-}
-
-// waitCondition returns the channel that is closed once the condition holds.
-func waitCondition(p *process.Process, req *execwirev1.WaitProcessRequest) (<-chan struct{}, error) {
-	switch req.GetCondition().(type) {
-	case *execwirev1.WaitProcessRequest_Closed:
-		return p.Closed(), nil
-	case *execwirev1.WaitProcessRequest_Pattern:
-		return nil, notImplemented("WaitProcess.pattern")
-	case *execwirev1.WaitProcessRequest_Port:
-		return nil, notImplemented("WaitProcess.port")
-	case *execwirev1.WaitProcessRequest_Idle:
-		return nil, notImplemented("WaitProcess.idle")
-	default:
-		return p.Exited(), nil
-	}
-}
-
-// waitFor waits until happened is closed (true), the wait is over (false), or
-// ctx ends. What has happened wins over a wait that is over.
-func waitFor(ctx context.Context, happened <-chan struct{}, wait time.Duration) (bool, error) {
-	select {
-	case <-happened:
-		return true, nil
-	default:
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-happened:
-		return true, nil
-	case <-timer.C:
-		return false, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-}
-
-// capWait cuts a wait to the server's maximum.
-func (s *Server) capWait(wait time.Duration) time.Duration {
-	return min(wait, s.cfg.Limits.MaxWait)
 }
 
 // GetProcess implements the RPC.

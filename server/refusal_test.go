@@ -191,12 +191,6 @@ func TestUnknownProcessesAndSessions(t *testing.T) {
 
 func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	f := newFixture(t)
-	f.start(withStdin(command("p", "cat")))
-	wait := func(req *execwirev1.WaitProcessRequest) error {
-		req.ProcessId = "p"
-		_, err := f.processes.WaitProcess(f.ctx, req)
-		return err
-	}
 	_, listErr := f.leases.ListSessions(f.ctx, &execwirev1.ListSessionsRequest{})
 	_, closeErr := f.leases.CloseSession(f.ctx, &execwirev1.CloseSessionRequest{})
 	attach, err := f.leases.AttachSession(f.ctx)
@@ -205,9 +199,6 @@ func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	}
 	_, attachErr := attach.Recv()
 	for name, err := range map[string]error{
-		"pattern":       wait(&execwirev1.WaitProcessRequest{Condition: &execwirev1.WaitProcessRequest_Pattern{Pattern: &execwirev1.WaitForPattern{}}}),
-		"port":          wait(&execwirev1.WaitProcessRequest{Condition: &execwirev1.WaitProcessRequest_Port{Port: &execwirev1.WaitForPort{}}}),
-		"idle":          wait(&execwirev1.WaitProcessRequest{Condition: &execwirev1.WaitProcessRequest_Idle{Idle: &execwirev1.WaitForIdle{}}}),
 		"ListSessions":  listErr,
 		"CloseSession":  closeErr,
 		"AttachSession": attachErr,

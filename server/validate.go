@@ -22,6 +22,8 @@ const (
 	// maxTerminalSide is the largest number of rows or columns that the
 	// operating system can express.
 	maxTerminalSide = 1<<16 - 1
+	// maxPort is the highest TCP port.
+	maxPort = 1<<16 - 1
 )
 
 // processReference is what every request about one process has.
@@ -49,7 +51,7 @@ func validateFields(m proto.Message) error {
 			return err
 		}
 	case *execwirev1.WaitProcessRequest:
-		if err := validateDuration("wait", m.GetWait()); err != nil {
+		if err := validateWait(m); err != nil {
 			return err
 		}
 	case *execwirev1.ResizeTerminalRequest:
@@ -212,6 +214,31 @@ func validateSignal(prefix string, signal execwirev1.Signal, target execwirev1.S
 
 func validateTermination(field string, m *execwirev1.Termination) error {
 	return validateDuration(field+".graceful.timeout", m.GetGraceful().GetTimeout())
+}
+
+func validateWait(m *execwirev1.WaitProcessRequest) error {
+	if err := validateDuration("wait", m.GetWait()); err != nil {
+		return err
+	}
+	switch condition := m.GetCondition().(type) {
+	case *execwirev1.WaitProcessRequest_Pattern:
+		if stream := condition.Pattern.GetStream(); stream < 0 || stream > execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL {
+			return invalidField("pattern.stream", fmt.Sprintf("cannot be %d", stream))
+		}
+	case *execwirev1.WaitProcessRequest_Port:
+		if port := condition.Port.GetPort(); port == 0 || port > maxPort {
+			return invalidField("port.port", fmt.Sprintf("is %d: use 1 to %d", port, maxPort))
+		}
+	case *execwirev1.WaitProcessRequest_Idle:
+		silence := condition.Idle.GetSilence()
+		if err := validateDuration("idle.silence", silence); err != nil {
+			return err
+		}
+		if silence.AsDuration() == 0 {
+			return invalidField("idle.silence", "is 0 or missing: say how long the process must have been silent")
+		}
+	}
+	return nil
 }
 
 func validatePage(m *execwirev1.ListProcessesRequest) error {

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// WaitProcess implements the RPC.
+func (s *processService) WaitProcess(ctx context.Context, req *execwirev1.WaitProcessRequest) (*execwirev1.WaitProcessResponse, error) {
+	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
+	if err != nil {
+		return nil, err
+	}
+	wait := s.server.capWait(durationOr(req.GetWait(), s.server.cfg.Limits.MaxWait))
+	resp := &execwirev1.WaitProcessResponse{}
+	switch condition := req.GetCondition().(type) {
+	case *execwirev1.WaitProcessRequest_Closed:
+		resp.Satisfied, err = waitFor(ctx, p.Closed(), wait)
+	case *execwirev1.WaitProcessRequest_Pattern:
+		resp.Match, err = waitForPattern(ctx, p, condition.Pattern, wait)
+		resp.Satisfied = resp.Match != nil
+	case *execwirev1.WaitProcessRequest_Port:
+		resp.Satisfied, err = p.WaitPort(ctx, uint16(condition.Port.GetPort()), wait)
+	case *execwirev1.WaitProcessRequest_Idle:
+		resp.Satisfied, err = p.WaitIdle(ctx, condition.Idle.GetSilence().AsDuration(), wait)
+	default:
+		resp.Satisfied, err = waitFor(ctx, p.Exited(), wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	resp.Process = toProcess(p)
+	return resp, nil
+}
+
+// waitFor waits until happened is closed (true), the wait is over (false), or
+// ctx ends. What has happened wins over a wait that is over.
+func waitFor(ctx context.Context, happened <-chan struct{}, wait time.Duration) (bool, error) {
+	select {
+	case <-happened:
+		return true, nil
+	default:
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-happened:
+		return true, nil
+	case <-timer.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// waitForPattern returns the match, or nil when the wait was over first.
+func waitForPattern(ctx context.Context, p *session.Process, m *execwirev1.WaitForPattern, wait time.Duration) (*execwirev1.PatternMatch, error) {
+	stream, err := fromStream(p, m.GetStream())
+	if err != nil {
+		return nil, err
+	}
+	pattern, err := process.NewPattern(m.GetRegularExpression())
+	if err != nil {
+		var malformed *process.Error
+		if errors.As(err, &malformed) {
+			return nil, invalidField("pattern."+malformed.Field, malformed.Err.Error())
+		}
+		return nil, err
+	}
+	match, found, err := p.WaitPattern(ctx, pattern, stream, m.GetAfterSeq(), wait)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &execwirev1.PatternMatch{
+		Stream: toStream(match.Stream), Offset: match.Offset, Data: match.Data, Seq: match.Seq}, nil
+}
+
+// fromStream returns the stream that a wait is to look at; 0 is all of them.
+func fromStream(p *session.Process, stream execwirev1.OutputStream) (eventlog.Stream, error) {
+	if stream == execwirev1.OutputStream_OUTPUT_STREAM_UNSPECIFIED {
+		return 0, nil
+	}
+	for _, one := range streamsOf(p) {
+		if toStream(one) == stream {
+			return one, nil
+		}
+	}
+	return 0, invalidField("pattern.stream", fmt.Sprintf("is %v, which the process does not have: %s",
+		stream, "one with a terminal has only that, others have stdout and stderr"))
+}
+
+// capWait cuts a wait to the server's maximum.
+func (s *Server) capWait(wait time.Duration) time.Duration {
+	return min(wait, s.cfg.Limits.MaxWait)
+}
