@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -91,8 +92,11 @@ type run struct {
 	process *session.Process
 	owner   *session.Ownership
 	stream  runStream
-	outbox  *outbox // what is sent; safe for every goroutine of the run
+	outbox  *outbox[execwirev1.RunProcessResponse]
 	input   *inputQueue
+	// lastSent is the seq of the last event that was sent, or that the client
+	// had before.
+	lastSent atomic.Uint64
 
 	// ctx ends when the stream does, or the run: its cause says why.
 	ctx    context.Context
@@ -110,10 +114,11 @@ func (s *processService) newRun(stream runStream, owner *session.Ownership, afte
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	r := &run{
 		server: s.server, process: owner.Process(), owner: owner, stream: stream,
-		outbox: newOutbox(stream, afterSeq), input: newInputQueue(s.server.cfg.Limits.StdinQueue),
+		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.StdinQueue),
 		ctx: ctx, cancel: cancel, noAcks: make(chan struct{}), acknowledged: make(chan struct{}, 1),
 		terminations: make(chan struct{}, maxTerminations),
 	}
+	r.lastSent.Store(afterSeq)
 	if err := r.outbox.send(r.started(resumed)); err != nil {
 		cancel(errRunOver)
 		owner.Lost()
@@ -143,7 +148,7 @@ func (r *run) serve() error {
 	stop := r.startWorkers()
 	err := forward(r.ctx, r.process, r.owner, r.sendEvents)
 	if errors.Is(err, eventlog.ErrFreed) {
-		err = followFreed(r.ctx, r.process, r.outbox.lastSent(), r.sendFreed)
+		err = followFreed(r.ctx, r.process, r.lastSent.Load(), r.sendFreed)
 	}
 	taken := err == nil && r.awaitAcknowledgement()
 	stop()
@@ -221,8 +226,12 @@ func (r *run) startWorkers() (stop func()) {
 
 // sendFreed sends events that nobody acknowledges.
 func (r *run) sendFreed(events []*execwirev1.ProcessEvent) error {
-	return r.outbox.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
+	err := r.outbox.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
 		Events: &execwirev1.RunEvents{Events: events}}})
+	if seq := lastSeq(events); err == nil && seq != 0 {
+		r.lastSent.Store(seq)
+	}
+	return err
 }
 
 func (r *run) sendEvents(events []*execwirev1.ProcessEvent) error {

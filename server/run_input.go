@@ -36,7 +36,7 @@ func (r *run) halfClosed() {
 	if r.process.Spec().PipeStdin {
 		r.input.end()
 	}
-	_ = r.acknowledge(r.outbox.lastSent())
+	_ = r.acknowledge(r.lastSent.Load())
 }
 
 // acknowledge passes on what the client has taken. Where the server has ended
@@ -127,7 +127,8 @@ func (r *run) writeInput() {
 			return
 		}
 		r.input.accepted(accepted)
-		r.outbox.postAccepted(accepted)
+		r.outbox.postLatest(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
+			StdinAccepted: &execwirev1.RunStdinAccepted{Offset: accepted}}})
 	}
 }
 
