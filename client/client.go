@@ -3,9 +3,10 @@
 // [Dial] connects to a server over the network, [New] wraps a channel that is
 // already there, in-process ones included. [Client.Run] is what `ssh host
 // command` is: it starts a process, passes its input and output, and survives
-// lost connections without losing or repeating a byte. Everything else the
-// server offers is reached through the generated stub, see
-// [Client.Processes]; [FromRPC] restores the typed errors of its calls.
+// lost connections without losing or repeating a byte. [Client.AttachSession]
+// does the same for all processes of a session at once. Everything else the
+// server offers is reached through the generated stubs, see [Client.Processes]
+// and [Client.Sessions]; [FromRPC] restores the typed errors of their calls.
 package client
 
 import (
@@ -19,6 +20,7 @@ import (
 // Client talks to one server. It may be used concurrently.
 type Client struct {
 	processes execwirev1.ProcessServiceClient
+	sessions  execwirev1.SessionServiceClient
 	// conn is what Close closes; nil when the channel belongs to the caller.
 	conn io.Closer
 }
@@ -26,7 +28,10 @@ type Client struct {
 // New returns a client that uses conn. The caller keeps conn: Close does not
 // close it. It never blocks.
 func New(conn grpc.ClientConnInterface) *Client {
-	return &Client{processes: execwirev1.NewProcessServiceClient(conn)}
+	return &Client{
+		processes: execwirev1.NewProcessServiceClient(conn),
+		sessions:  execwirev1.NewSessionServiceClient(conn),
+	}
 }
 
 // Close releases the connection that Dial made. Runs that are going on see it
@@ -41,3 +46,8 @@ func (c *Client) Close() error {
 // Processes returns the generated stub of the process service. Its errors are
 // gRPC statuses; [FromRPC] and [Reason] read them.
 func (c *Client) Processes() execwirev1.ProcessServiceClient { return c.processes }
+
+// Sessions returns the generated stub of the session service, for lists, grants
+// and the end of sessions; [Client.AttachSession] attaches. Its errors are those
+// of Processes.
+func (c *Client) Sessions() execwirev1.SessionServiceClient { return c.sessions }

@@ -43,6 +43,12 @@ type fakeServer struct {
 // fail the way a server does that is not there.
 func newFake(t testing.TB, scripts ...script) (*fakeServer, *Client) {
 	t.Helper()
+	return newFakeWith(t, nil, scripts...)
+}
+
+// newFakeWith is newFake with more services; nil adds none.
+func newFakeWith(t testing.TB, register func(*grpc.Server), scripts ...script) (*fakeServer, *Client) {
+	t.Helper()
 	f := &fakeServer{
 		listener: bufconn.Listen(1 << 20),
 		server:   grpc.NewServer(),
@@ -50,6 +56,9 @@ func newFake(t testing.TB, scripts ...script) (*fakeServer, *Client) {
 		beyond:   func(serverStream) error { return status.Error(codes.Unavailable, "nobody is here") },
 	}
 	execwirev1.RegisterProcessServiceServer(f.server, f)
+	if register != nil {
+		register(f.server)
+	}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = f.server.Serve(f.listener) })
 	conn, err := grpc.NewClient("passthrough:///fake",

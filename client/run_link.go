@@ -78,7 +78,7 @@ func (r *run) hopeless(err error) error {
 		return r.lostError(err)
 	case !r.link.started && r.link.lostAt.IsZero() && e.Reason == execwirev1.ErrorReason_ERROR_REASON_DRAINING:
 		return err
-	case !r.transient(e):
+	case !transient(e, &r.link.odd):
 		return err
 	case r.graceIsOver(), r.repeatIsLate():
 		return r.lostError(err)
@@ -86,8 +86,9 @@ func (r *run) hopeless(err error) error {
 	return nil
 }
 
-// transient reports whether e may be gone with the next stream.
-func (r *run) transient(e *Error) bool {
+// transient reports whether e may be gone with the next stream. odd counts the
+// failures that only patience tells from final ones.
+func transient(e *Error, odd *int) bool {
 	if e.Code == codes.Unavailable {
 		return true
 	}
@@ -96,8 +97,8 @@ func (r *run) transient(e *Error) bool {
 	}
 	switch e.Code {
 	case codes.Canceled, codes.Unknown, codes.Internal, codes.Aborted, codes.DeadlineExceeded:
-		r.link.odd++
-		return r.link.odd <= oddFailures
+		*odd++
+		return *odd <= oddFailures
 	}
 	return false
 }
