@@ -123,6 +123,12 @@ func limits(cfg config.Config) server.Limits {
 		ClosedRetention: time.Duration(cfg.ClosedRetention),
 		ShutdownGrace:   time.Duration(cfg.ShutdownGrace),
 		MaxWait:         time.Duration(cfg.MaxWait),
+		Processes:       int(cfg.Processes),
+		Sessions:        int(cfg.Sessions),
+		RetainedTotal:   int(cfg.RetainedTotal),
+		Spool:           int(cfg.Spool),
+		Streams:         int(cfg.Streams),
+		HeaderList:      int(cfg.HeaderList),
 	}
 }
 

@@ -65,6 +65,13 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 		ClosedProcessRetention: durationpb.New(l.ClosedRetention),
 		ShutdownGrace:          durationpb.New(l.ShutdownGrace),
 		MaxWait:                durationpb.New(l.MaxWait),
+
+		ProcessesPerSession:      uint64(l.Processes),
+		SessionsPerPrincipal:     uint64(l.Sessions),
+		RetainedOutputBytesTotal: uint64(l.RetainedTotal),
+		SpoolBytes:               uint64(l.Spool),
+		StreamsPerConnection:     uint64(l.Streams),
+		HeaderListBytes:          uint64(l.HeaderList),
 	}
 }
 

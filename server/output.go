@@ -58,7 +58,11 @@ func followFreed(ctx context.Context, p *session.Process, afterSeq uint64, send 
 
 // WatchProcess implements the RPC.
 func (s *processService) WatchProcess(req *execwirev1.WatchProcessRequest, stream grpc.ServerStreamingServer[execwirev1.WatchProcessResponse]) error {
-	p, err := s.server.find(stream.Context(), req.GetSessionId(), req.GetProcessId())
+	access := accessFor(stream.Context())
+	if req.GetLossless() {
+		access = session.AccessOwner // it holds the process back
+	}
+	p, err := s.server.findFor(stream.Context(), req.GetSessionId(), req.GetProcessId(), access)
 	if err != nil {
 		return err
 	}

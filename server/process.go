@@ -101,12 +101,20 @@ func (s *processService) GetProcess(ctx context.Context, req *execwirev1.GetProc
 	return &execwirev1.GetProcessResponse{Process: toProcess(p)}, nil
 }
 
-// Page sizes of ListProcesses.
+// Page sizes of lists.
 const (
 	defaultPageSize = 100
 	maxPageSize     = 1000
-	maxPageBytes    = 1 << 20 // a process remembers its arguments, which can be long
+	maxPageBytes    = 1 << 20 // processes remember their arguments and sessions their grants, which can be long
 )
+
+// pageSize applies default and maximum to what a caller asked for.
+func pageSize(asked int32) int {
+	if asked == 0 {
+		return defaultPageSize
+	}
+	return min(int(asked), maxPageSize)
+}
 
 // ListProcesses implements the RPC. The token of a page is the id of the last
 // process on the one before, so pages stay right while processes come and go.
@@ -115,11 +123,7 @@ func (s *processService) ListProcesses(ctx context.Context, req *execwirev1.List
 	if err != nil {
 		return nil, err
 	}
-	size := min(int(req.GetPageSize()), maxPageSize)
-	if size == 0 {
-		size = defaultPageSize
-	}
-	list, more := sess.Processes(req.GetPageToken(), size)
+	list, more := sess.Processes(req.GetPageToken(), pageSize(req.GetPageSize()))
 	resp := &execwirev1.ListProcessesResponse{}
 	for i, p := range list {
 		resp.Processes = append(resp.Processes, toProcess(p))

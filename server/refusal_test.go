@@ -189,26 +189,6 @@ func TestUnknownProcessesAndSessions(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotBuiltSaysSo(t *testing.T) {
-	f := newFixture(t)
-	_, listErr := f.leases.ListSessions(f.ctx, &execwirev1.ListSessionsRequest{})
-	_, closeErr := f.leases.CloseSession(f.ctx, &execwirev1.CloseSessionRequest{})
-	attach, err := f.leases.AttachSession(f.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, attachErr := attach.Recv()
-	for name, err := range map[string]error{
-		"ListSessions":  listErr,
-		"CloseSession":  closeErr,
-		"AttachSession": attachErr,
-	} {
-		t.Run(name, func(t *testing.T) {
-			expectFailure(t, err, codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED)
-		})
-	}
-}
-
 func TestOversizedRequestsAreRefusedWithTheLimit(t *testing.T) {
 	f := newFixture(t)
 	f.start(withStdin(command("p", "cat")))

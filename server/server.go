@@ -30,6 +30,11 @@ type Limits struct {
 	DefaultGrace, MaxGrace, ClosedRetention time.Duration
 	// ShutdownGrace is reported only.
 	ShutdownGrace time.Duration
+	// Processes, Sessions, RetainedTotal and Spool are reported only; the
+	// session registry enforces them.
+	Processes, Sessions, RetainedTotal, Spool int
+	// Streams and HeaderList are reported only; the transport enforces them.
+	Streams, HeaderList int
 	// MaxWait cuts the waits of ReadOutput and WaitProcess.
 	MaxWait time.Duration
 }
@@ -71,7 +76,7 @@ func New(cfg Config) *Server {
 // Register adds the services to a gRPC server or an in-process channel.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	execwirev1.RegisterProcessServiceServer(r, &processService{server: s})
-	execwirev1.RegisterSessionServiceServer(r, &sessionService{})
+	execwirev1.RegisterSessionServiceServer(r, &sessionService{server: s})
 	execwirev1.RegisterEnvironmentServiceServer(r, &environmentService{server: s})
 }
 

@@ -14,29 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
-
-// open finds the caller's session.
-func (s *Server) open(ctx context.Context, sessionID string) (*session.Session, error) {
-	principal, err := auth.FromContext(ctx)
-	if err != nil {
-		return nil, failure(codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, nil, err.Error())
-	}
-	return s.cfg.Sessions.Open(principal.Name, sessionID)
-}
-
-// find finds a process of the caller.
-func (s *Server) find(ctx context.Context, sessionID, processID string) (*session.Process, error) {
-	sess, err := s.open(ctx, sessionID)
-	if err != nil {
-		return nil, err
-	}
-	return sess.Process(processID)
-}
 
 // starting is a start of a process that can be made.
 type starting struct {

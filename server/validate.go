@@ -41,7 +41,18 @@ func validateFields(m proto.Message) error {
 	case *execwirev1.RunProcessRequest:
 		return validateRun(m)
 	case *execwirev1.ListProcessesRequest:
+		if err := validateID("session_id", m.GetSessionId()); err != nil {
+			return err
+		}
 		return validatePage(m)
+	case *execwirev1.AttachSessionRequest:
+		return validateAttach(m)
+	case *execwirev1.ListSessionsRequest:
+		return validatePage(m)
+	case *execwirev1.CloseSessionRequest:
+		return validateSession(m.GetSessionId())
+	case *execwirev1.GrantSessionRequest:
+		return validateGrant(m)
 	case *execwirev1.WriteStdinRequest:
 		if len(m.GetWriteId()) > MaxWriteIDBytes {
 			return invalidField("write_id", fmt.Sprintf("is longer than %d bytes", MaxWriteIDBytes))
@@ -241,12 +252,15 @@ func validateWait(m *execwirev1.WaitProcessRequest) error {
 	return nil
 }
 
-func validatePage(m *execwirev1.ListProcessesRequest) error {
+// pageRequest is what every request for a page has.
+type pageRequest interface {
+	GetPageSize() int32
+	GetPageToken() string
+}
+
+func validatePage(m pageRequest) error {
 	if m.GetPageSize() < 0 {
 		return invalidField("page_size", "is negative")
-	}
-	if err := validateID("session_id", m.GetSessionId()); err != nil {
-		return err
 	}
 	return validateID("page_token", m.GetPageToken())
 }

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// sessionMethods are the RPCs that are about sessions, from the contract.
+func sessionMethods() (methods []string) {
+	for _, file := range []protoreflect.FileDescriptor{
+		execwirev1.File_execwire_v1_process_service_proto, execwirev1.File_execwire_v1_session_proto,
+	} {
+		services := file.Services()
+		for i := range services.Len() {
+			list := services.Get(i).Methods()
+			for j := range list.Len() {
+				methods = append(methods, "/"+string(services.Get(i).FullName())+"/"+string(list.Get(j).Name()))
+			}
+		}
+	}
+	return methods
+}
+
+func TestEveryRPCAboutSessionsNeedsSomeAccess(t *testing.T) {
+	methods := sessionMethods()
+	if len(methods) != len(sessionAccess) {
+		t.Errorf("%d RPCs are in the table, the contract has %d", len(sessionAccess), len(methods))
+	}
+	for _, method := range methods {
+		if access, ok := sessionAccess[method]; !ok || access == session.AccessNone {
+			t.Errorf("%s has access %v in the table (there: %v)", method, access, ok)
+		}
+	}
+}
+
+func TestAnUnknownRPCNeedsEverything(t *testing.T) {
+	if access := accessFor(context.Background()); access != session.AccessOwner {
+		t.Errorf("it needs %v", access)
+	}
+}
+
+func TestPoliciesAndAccessAreTranslatedThereAndBack(t *testing.T) {
+	for number := range execwirev1.WhenDetached_name {
+		m := execwirev1.WhenDetached(number)
+		policy, ok := whenDetached[m]
+		if !ok || fromWhenDetached(policy) != m {
+			t.Errorf("%v becomes %v (known: %v), which becomes %v", m, policy, ok, fromWhenDetached(policy))
+		}
+	}
+	for number := range execwirev1.SessionAccess_name {
+		if m := execwirev1.SessionAccess(number); fromAccess(toAccess(m)) != m {
+			t.Errorf("%v becomes %v", m, fromAccess(toAccess(m)))
+		}
+	}
+}
