@@ -3,10 +3,12 @@
 // [Dial] connects to a server over the network, [New] wraps a channel that is
 // already there, in-process ones included. [Client.Run] is what `ssh host
 // command` is: it starts a process, passes its input and output, and survives
-// lost connections without losing or repeating a byte. [Client.AttachSession]
-// does the same for all processes of a session at once. Everything else the
-// server offers is reached through the generated stubs, see [Client.Processes]
-// and [Client.Sessions]; [FromRPC] restores the typed errors of their calls.
+// lost connections without losing or repeating a byte. [Client.Resume] does the
+// same with a process that is already there, [Client.AttachSession] with all
+// processes of a session at once; [Client.Follow] only looks, and [Client.Wait]
+// waits. Everything else the server offers is reached through the generated
+// stubs, see [Client.Processes] and [Client.Sessions]; [FromRPC] restores the
+// typed errors of their calls.
 package client
 
 import (

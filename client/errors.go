@@ -182,6 +182,10 @@ func (e *OutputError) Error() string {
 
 func (e *OutputError) Unwrap() error { return e.Err }
 
+// ErrDetached is what Run and Resume return when the process was given up by
+// RunOptions.Detach or DetachKeys. It goes on without an owner.
+var ErrDetached = errors.New("detached from the process")
+
 // ErrInputDiffers is what errors.Is finds when a run was repeated with less
 // input than the process has already taken. The process is not terminated for
 // it: the server keeps it for its grace, for a run that has the input.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,8 +17,8 @@ import (
 )
 
 // RunOptions says what to run and where its input and output go. Only Process
-// is required. The callbacks are called one at a time and hold Run up while
-// they run.
+// is required, and not by [Client.Resume]. The callbacks are called one at a
+// time and hold Run up while they run.
 type RunOptions struct {
 	// Process is the process to start. Run does not change it. An empty process
 	// id is replaced by a new one, so that the start can be repeated; Stdin
@@ -52,6 +54,16 @@ type RunOptions struct {
 	Signals   <-chan *execwirev1.RunSignal
 	Terminate <-chan *execwirev1.Termination
 
+	// Detach gives the process up when it is closed, or gets a value: Run then
+	// returns [ErrDetached], and the process goes on without an owner. What was
+	// read of Stdin before is passed on, unless the process takes longer than a
+	// second to accept it.
+	Detach <-chan struct{}
+	// DetachKeys, when Stdin has them one after the other, do the same. They are
+	// not passed on, nor is what comes after them; the first of them are held
+	// back until it is known that the rest does not follow. Empty has none.
+	DetachKeys []byte
+
 	// OnStarted is called once, when the process runs.
 	OnStarted func(*execwirev1.Process)
 	// OnLost is called when the connection is lost and Run begins to try to
@@ -75,24 +87,30 @@ type RunOptions struct {
 //
 // A process that ended is not an error, however it ended: see [Exit]. Errors
 // are [*Error] when the server refused, [*LostError] when the process could not
-// be resumed, [*ProtocolError], [*OutputError], [*InputError], or wrap the
-// cause of ctx. When ctx is done, the process is killed, as far as that can be
+// be resumed, [*ProtocolError], [*OutputError], [*InputError], [ErrDetached], or
+// wrap the cause of ctx. When ctx is done, the process is killed, as far as that can be
 // done within a few seconds.
 func (c *Client) Run(ctx context.Context, options RunOptions) (Exit, error) {
 	r, err := newRun(c, options)
 	if err != nil {
 		return Exit{}, err
 	}
+	return r.run(ctx)
+}
+
+func (r *run) run(ctx context.Context) (Exit, error) {
 	// The stream outlives ctx for as long as it takes to kill the process.
 	streams, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r.cancel = cancel
 	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(killed)
-		r.kill(streams)
+		if !r.found {
+			r.kill(streams)
+		}
 		cancel(context.Cause(ctx))
 	})
-	err = r.follow(streams)
+	err := r.follow(streams)
 	r.settle()
 	interrupted := !stop()
 	if interrupted {
@@ -100,6 +118,9 @@ func (c *Client) Run(ctx context.Context, options RunOptions) (Exit, error) {
 	}
 	cancel(nil)
 	r.stdin.stop()
+	if r.found && err != nil && (interrupted || isOurs(err)) {
+		r.letGo()
+	}
 	return r.result(ctx, err, interrupted)
 }
 
@@ -108,8 +129,11 @@ func (c *Client) Run(ctx context.Context, options RunOptions) (Exit, error) {
 type run struct {
 	client  *Client
 	options RunOptions
-	// start is repeated identically until it is answered.
+	// start is repeated identically until it is answered. Of a process that was
+	// found it has only what names it, and the grace.
 	start *execwirev1.RunStart
+	// found is whether the process was there before: see [Client.Resume].
+	found bool
 	// cancel ends all streams of the run. Anybody may call it.
 	cancel context.CancelCauseFunc
 	// settled is closed when the start was answered, or the run is over.
@@ -121,6 +145,9 @@ type run struct {
 	control control
 
 	link link
+	// detached is whether the server was told on a stream that the process is
+	// given up.
+	detached atomic.Bool
 }
 
 func newRun(c *Client, options RunOptions) (*run, error) {
@@ -138,7 +165,9 @@ func newRun(c *Client, options RunOptions) (*run, error) {
 		settled: make(chan struct{}),
 		events:  newEventWriter(options),
 		acks:    newAcknowledger(),
-		control: control{resize: options.Resize, signals: options.Signals, terminate: options.Terminate},
+		control: control{
+			resize: options.Resize, signals: options.Signals, terminate: options.Terminate, detach: options.Detach,
+		},
 	}
 	if options.Grace != nil {
 		r.start.Grace = durationpb.New(*options.Grace)
@@ -150,8 +179,19 @@ func newRun(c *Client, options RunOptions) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.stdin = newStdinPump(options.Stdin, terminal, func(err error) { r.cancel(err) })
+	r.openPump(terminal)
 	return r, nil
+}
+
+// openPump prepares the input, which begins to be read with the first stream.
+func (r *run) openPump(terminal bool) {
+	input := newStdinReader(r.options.Stdin)
+	if keys := r.options.DetachKeys; len(keys) > 0 {
+		pressed := make(chan struct{})
+		r.control.pressed = pressed
+		input = &detachReader{stdinReader: input, keys: keys, pressed: sync.OnceFunc(func() { close(pressed) })}
+	}
+	r.stdin = newStdinPump(input, terminal, func(err error) { r.cancel(err) })
 }
 
 // openStdin makes process read input, and reports whether from a terminal.

@@ -14,16 +14,22 @@ const endTimeout = 5 * time.Second
 // giveUp ends a process that still runs but cannot be followed for a reason of
 // this side, or because its server cannot be trusted, and returns err.
 func (r *run) giveUp(err error) error {
-	if errors.Is(err, ErrInputDiffers) {
+	if errors.Is(err, ErrInputDiffers) || r.found {
 		return err // the process is right, and this run of it wrong
 	}
-	var input *InputError
-	var output *OutputError
-	var protocol *ProtocolError
-	if r.link.sent() && (errors.As(err, &input) || errors.As(err, &output) || errors.As(err, &protocol)) {
+	if r.link.sent() && isOurs(err) {
 		r.end(&execwirev1.Termination{})
 	}
 	return err
+}
+
+// isOurs reports whether err is for a reason of this side, or because the
+// server cannot be trusted.
+func isOurs(err error) bool {
+	var input *InputError
+	var output *OutputError
+	var protocol *ProtocolError
+	return errors.As(err, &input) || errors.As(err, &output) || errors.As(err, &protocol)
 }
 
 // kill ends the process by force. It may be called while the start is not yet

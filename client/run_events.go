@@ -21,6 +21,9 @@ type eventWriter struct {
 	offsets [streamCount]uint64
 	// gap is whether a stream may go on at a higher offset than its last.
 	gap [streamCount]bool
+	// joined is whether what was before the first output of a stream is not
+	// known: it began to be read somewhere.
+	joined [streamCount]bool
 	// dropped are the bytes that gaps turned out to be, by the offsets after
 	// them: a gap itself may know only an upper bound.
 	dropped uint64
@@ -41,6 +44,27 @@ func newEventWriter(options RunOptions) eventWriter {
 	w.writers[execwirev1.OutputStream_OUTPUT_STREAM_STDERR] = stderr
 	w.writers[execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL] = stdout
 	return w
+}
+
+// join begins after an event that somebody else has taken.
+func (w *eventWriter) join(afterSeq uint64) {
+	if w.last = afterSeq; afterSeq == 0 {
+		return
+	}
+	for i := range w.joined {
+		w.joined[i] = true
+	}
+}
+
+// meet takes what a server says of a process whose events before a join were
+// not seen: the exit may be one of them, and the end too.
+func (w *eventWriter) meet(process *execwirev1.Process) {
+	if w.exit == nil {
+		w.exit = process.GetExit()
+	}
+	if process.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED && process.GetLastSeq() == w.last {
+		w.closed = w.exit != nil
+	}
 }
 
 // write takes one event and returns how many bytes of output it was. An event
@@ -86,6 +110,9 @@ func (w *eventWriter) output(output *execwirev1.ProcessOutput) error {
 	if stream <= 0 || int(stream) >= streamCount {
 		return protocolErrorf("output of an unknown stream, number %d", stream)
 	}
+	if w.joined[stream] {
+		w.joined[stream], w.offsets[stream] = false, output.GetOffset()
+	}
 	offset, expected := output.GetOffset(), w.offsets[stream]
 	if offset != expected && (!w.gap[stream] || offset < expected) {
 		return protocolErrorf("%s goes on at offset %d instead of %d", streamName(stream), offset, expected)
@@ -124,6 +151,9 @@ func (w *eventWriter) end(closed *execwirev1.ProcessClosed) error {
 		stream := total.GetStream()
 		if stream <= 0 || int(stream) >= streamCount {
 			continue
+		}
+		if w.joined[stream] {
+			w.offsets[stream] = total.GetBytes()
 		}
 		if total.GetBytes() != w.offsets[stream] && (!w.gap[stream] || total.GetBytes() < w.offsets[stream]) {
 			return protocolErrorf("%d bytes of %s were sent and %d were announced",

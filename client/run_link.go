@@ -73,7 +73,7 @@ func (r *run) hopeless(err error) error {
 	switch {
 	case !ok || !r.link.sent():
 		return err
-	case r.link.started && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ||
+	case (r.link.started || r.found && !r.link.lostAt.IsZero()) && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ||
 		e.Reason == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND):
 		return r.lostError(err)
 	case !r.link.started && r.link.lostAt.IsZero() && e.Reason == execwirev1.ErrorReason_ERROR_REASON_DRAINING:
@@ -121,7 +121,7 @@ func (r *run) grace() time.Duration {
 // repeatIsLate reports whether sending the start, which was never answered,
 // once more could run the command once more.
 func (r *run) repeatIsLate() bool {
-	return !r.link.started && r.link.sent() && time.Since(r.link.sentAt) > repeatWithin
+	return !r.link.started && !r.found && r.link.sent() && time.Since(r.link.sentAt) > repeatWithin
 }
 
 func (l *link) sent() bool { return !l.sentAt.IsZero() }
@@ -168,7 +168,7 @@ func (r *run) lostError(err error) *LostError {
 	}
 	return &LostError{
 		ProcessID: r.start.GetProcess().GetProcessId(),
-		Started:   r.link.started,
+		Started:   r.link.started || r.found,
 		Exit:      r.events.exit,
 		LastSeq:   r.events.last,
 		Lost:      lost,

@@ -7,6 +7,10 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
+// detachTimeout is how long a process that is given up may take to accept its
+// input.
+const detachTimeout = time.Second
+
 // control is what a process is told besides its input. It belongs to the
 // sender, of which there is one at a time.
 type control struct {
@@ -14,12 +18,16 @@ type control struct {
 	resize    <-chan *execwirev1.TerminalSize
 	signals   <-chan *execwirev1.RunSignal
 	terminate <-chan *execwirev1.Termination
+	// Either asks to give the process up; pressed by keys.
+	detach, pressed <-chan struct{}
 
 	// size and termination are what a new stream begins with: the last size and the last
 	// termination, which are harmless twice.
 	size, termination *execwirev1.RunProcessRequest
 	// unsent is a signal whose Send failed.
 	unsent *execwirev1.RunProcessRequest
+	// detaching is whether the process is to be given up.
+	detaching bool
 }
 
 // send tells the process everything it is to be told, until ctx is done or the
@@ -33,12 +41,20 @@ func (r *run) send(ctx context.Context, stream runStream) {
 		}
 	}
 	r.control.unsent = nil
+	if r.control.detaching { // a stream that was to be the last broke
+		r.sendDetach(ctx, stream)
+		return
+	}
 	idle := time.NewTimer(acknowledgeIdle)
 	idle.Stop()
 	defer idle.Stop()
 	for {
 		request, ok := r.next(ctx, idle)
 		if !ok {
+			return
+		}
+		if r.control.detaching {
+			r.sendDetach(ctx, stream)
 			return
 		}
 		if request != nil && stream.Send(request) != nil {
@@ -77,7 +93,38 @@ func (r *run) next(ctx context.Context, idle *time.Timer) (*execwirev1.RunProces
 		return r.control.signalled(signal, ok), true
 	case termination, ok := <-r.control.terminate:
 		return r.control.terminated(termination, ok), true
+	case <-r.control.detach:
+		r.control.detaching = true
+	case <-r.control.pressed:
+		r.control.detaching = true
 	}
+	return nil, true
+}
+
+// sendDetach gives the process up once it has accepted the input that was read,
+// or after a while. The stream is over with it.
+func (r *run) sendDetach(ctx context.Context, stream runStream) {
+	timer := time.NewTimer(detachTimeout)
+	defer timer.Stop()
+	for late := false; !late && !r.stdin.drained(); {
+		select {
+		case <-r.stdin.readable():
+			if request := r.stdin.next(); request != nil && stream.Send(request) != nil {
+				return
+			}
+		case <-timer.C:
+			late = true
+		case <-ctx.Done():
+			return
+		}
+	}
+	r.detached.Store(true)
+	_ = stream.Send(detachment) // the receiver learns how the stream ended
+}
+
+// detachment gives a process up.
+var detachment = &execwirev1.RunProcessRequest{
+	Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}},
 }
 
 func (c *control) resized(size *execwirev1.TerminalSize, ok bool) *execwirev1.RunProcessRequest {

@@ -23,7 +23,7 @@ const (
 // A nil pump has no input. Its methods may be called concurrently; resume,
 // next and readable are the sender's, who is one at a time.
 type stdinPump struct {
-	terminal bool
+	terminal bool // set before there is more than one goroutine
 	// fail is told why there is no more input, if it is not its end.
 	fail  func(error)
 	input stdinReader
@@ -62,12 +62,12 @@ type stdinBlock struct {
 
 func (b stdinBlock) end() uint64 { return b.offset + uint64(len(b.data)) }
 
-func newStdinPump(input io.Reader, terminal bool, fail func(error)) *stdinPump {
+func newStdinPump(input stdinReader, terminal bool, fail func(error)) *stdinPump {
 	return &stdinPump{
 		terminal: terminal,
 		last:     '\n',
 		fail:     fail,
-		input:    newStdinReader(input),
+		input:    input,
 		ready:    make(chan struct{}, 1),
 		room:     make(chan struct{}, 1),
 		stopped:  make(chan struct{}),
@@ -84,6 +84,30 @@ func (p *stdinPump) repeat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.repeated = true
+}
+
+// join says that the process, which may have a terminal, got offset bytes of
+// input before, which are not this input's. It is called before the first
+// resume.
+func (p *stdinPump) join(offset uint64, terminal bool) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.accepted, p.sent, p.read = offset, offset, offset
+	p.terminal = terminal
+}
+
+// drained reports whether everything that was read was accepted, as far as the
+// process takes input at all.
+func (p *stdinPump) drained() bool {
+	if p == nil {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.discarded || p.accepted >= p.read
 }
 
 // resume begins a stream: offset is what the server accepted so far. Reading
@@ -287,6 +311,9 @@ func (p *stdinPump) add(n int) {
 
 // finish notes how the input ended.
 func (p *stdinPump) finish(err error) {
+	if errors.Is(err, errPressed) {
+		return // the input goes on, for whoever takes the process up
+	}
 	if !errors.Is(err, io.EOF) {
 		p.fail(&InputError{Err: err})
 		return

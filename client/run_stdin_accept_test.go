@@ -10,7 +10,7 @@ import (
 // was told how much had been accepted. The server then accepts more than the
 // newer stream has sent, and that input must not be sent again.
 func TestStdinAcceptedBeyondWhatThisStreamSent(t *testing.T) {
-	p := newStdinPump(strings.NewReader("0123456789"), false, func(err error) { t.Errorf("reading: %v", err) })
+	p := newStdinPump(newStdinReader(strings.NewReader("0123456789")), false, func(err error) { t.Errorf("reading: %v", err) })
 	defer p.stop()
 	if err := p.resume(0, 100); err != nil {
 		t.Fatal(err)

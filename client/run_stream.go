@@ -30,13 +30,16 @@ func (r *run) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !r.link.started && started.GetResumed() {
-		r.stdin.repeat()
+	if !r.link.started {
+		r.meetInput(started)
 	}
 	if err := r.stdin.resume(started.GetStdinOffset(), started.GetStdinWindowBytes()); err != nil {
 		return err
 	}
 	r.acks.resume(started.GetOutputWindowBytes(), started.GetOutputWindowEvents())
+	if r.found {
+		r.events.meet(started.GetProcess())
+	}
 	r.regain(started.GetProcess())
 
 	var sender sync.WaitGroup
@@ -45,6 +48,17 @@ func (r *run) attempt(ctx context.Context) error {
 	cancel(errStreamOver)
 	sender.Wait()
 	return err
+}
+
+// meetInput prepares the input for what the process took of it, or of other
+// input, before this run's first stream.
+func (r *run) meetInput(started *execwirev1.RunStarted) {
+	switch {
+	case r.found:
+		r.stdin.join(started.GetStdinOffset(), started.GetProcess().GetHasTerminal())
+	case started.GetResumed():
+		r.stdin.repeat()
+	}
 }
 
 // open says what the stream is for and returns the answer.
@@ -77,7 +91,7 @@ func (r *run) open(stream runStream) (*execwirev1.RunStarted, error) {
 // opening is the first message of a stream: the same start until it was
 // answered, then a resume from what was written.
 func (r *run) opening() *execwirev1.RunProcessRequest {
-	if !r.link.started {
+	if !r.link.started && !r.found {
 		return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: r.start}}
 	}
 	return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resume{
@@ -120,6 +134,8 @@ func (r *run) ended(err error) error {
 	switch {
 	case r.events.closed:
 		return nil
+	case errors.Is(err, io.EOF) && r.detached.Load():
+		return ErrDetached
 	case errors.Is(err, io.EOF):
 		return protocolErrorf("the stream ended after seq %d without saying that the process closed", r.events.last)
 	default:
