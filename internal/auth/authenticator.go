@@ -1,0 +1,69 @@
+package auth
+
+import (
+	"time"
+
+	"github.com/execwire/execwire/internal/secretfile"
+)
+
+// Authenticator tells who calls and what it may do. It may be used
+// concurrently.
+type Authenticator struct {
+	table *secretfile.Watched[*Table] // nil if there is none
+}
+
+// NewAuthenticator returns one that follows the table of principals at file,
+// which it reads again when it or a file that it refers to has changed. If the
+// new version is wrong, broken is told why and the old one stays in force. With
+// an empty file there is no table: whoever the kernel knows, and everybody on
+// loopback, may do everything, and credentials cannot be right. The error is a
+// [*TableError].
+func NewAuthenticator(file string, broken func(error)) (*Authenticator, error) {
+	if file == "" {
+		return &Authenticator{}, nil
+	}
+	load := func() (*Table, []string, error) { return ReadTable(file) }
+	table, err := secretfile.Watch(load, broken, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &Authenticator{table: table}, nil
+}
+
+// HasTable reports whether a table decides who is let in.
+func (a *Authenticator) HasTable() bool { return a.table != nil }
+
+// Authenticate returns who shows c, and what it may do. It may read the table
+// again, which is not waited for by more than one call. The error is an
+// *[Error].
+func (a *Authenticator) Authenticate(c Credentials) (Caller, error) {
+	if a.table != nil {
+		return a.table.Get().Authenticate(c)
+	}
+	self, err := withoutTable(c)
+	if err != nil || c.OnBehalfOf == "" {
+		return self, err
+	}
+	var allowed []string
+	if c.InProcess {
+		allowed = []string{"*"}
+	}
+	if err := mayActFor(self, allowed, c.OnBehalfOf); err != nil {
+		return Caller{}, err
+	}
+	return unlisted(self, c.OnBehalfOf), nil
+}
+
+func withoutTable(c Credentials) (Caller, error) {
+	switch {
+	case c.InProcess:
+		return Unrestricted(InProcess), nil
+	case c.Token != "":
+		return Caller{}, &Error{Kind: KindTokenInvalid, Subject: "bearer of a token", Err: errNoTable}
+	case c.Peer != nil:
+		return Unrestricted(c.Peer.Principal()), nil
+	case c.Loopback:
+		return Unrestricted(Loopback), nil
+	}
+	return Caller{}, &Error{Kind: KindCredentialMissing, Subject: "caller", Err: errNoTable}
+}

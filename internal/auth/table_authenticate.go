@@ -1,0 +1,141 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Authenticate returns who shows c, and what it may do. A credential that was
+// shown has to be right: it is never passed over for another one that is. The
+// error is an *[Error].
+func (t *Table) Authenticate(c Credentials) (Caller, error) {
+	if c.InProcess {
+		return t.actFor(Unrestricted(InProcess), []string{"*"}, c.OnBehalfOf)
+	}
+	i, err := t.find(c)
+	if err != nil {
+		return Caller{}, err
+	}
+	e := t.entries[i]
+	return t.actFor(Caller{Principal: Principal{Name: e.name}, May: e.may}, e.onBehalfOf, c.OnBehalfOf)
+}
+
+// find returns the entry that c belongs to.
+func (t *Table) find(c Credentials) (int, error) {
+	certified := -1
+	if len(c.Certificates) > 0 {
+		var err error
+		if certified, err = t.findCertificate(c.Certificates[0]); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case c.Token != "":
+		i, err := t.findToken(c.Token)
+		if err == nil && certified >= 0 && certified != i {
+			err = failed(KindCredentialsDisagree, "caller", "its token is that of %s, its certificate that of %s", t.entries[i].name, t.entries[certified].name)
+		}
+		return i, err
+	case certified >= 0:
+		return certified, nil
+	case len(c.Certificates) > 0:
+		return 0, failed(KindNotListed, "bearer of a certificate", "no principal has %v", certificateSelectors(c.Certificates[0]))
+	case c.Peer != nil:
+		return t.findListed(selector{byUser, strconv.FormatUint(uint64(c.Peer.UID), 10)}, "peer of the unix socket")
+	case c.Loopback:
+		return t.findListed(selector{byLoopback, "true"}, "caller on loopback")
+	}
+	return 0, failed(KindCredentialMissing, "caller", "it showed neither a token nor a certificate")
+}
+
+// findListed returns who is let in without showing anything.
+func (t *Table) findListed(s selector, subject string) (int, error) {
+	if i, ok := t.by[s]; ok {
+		return i, nil
+	}
+	return 0, failed(KindCredentialMissing, subject, "it showed no token, and no principal has %s = %s", s.kind, s.value)
+}
+
+func (t *Table) findToken(token string) (int, error) {
+	if i := FindToken(t.hashes, token); i >= 0 {
+		return t.owners[i], nil
+	}
+	if t.jwt == nil {
+		return 0, failed(KindTokenInvalid, "bearer of a token", "no principal has it")
+	}
+	subject, err := t.jwt.Verify(token)
+	if err != nil {
+		return 0, err
+	}
+	if i, ok := t.by[selector{bySubject, subject}]; ok {
+		return i, nil
+	}
+	return 0, failed(KindNotListed, "bearer of a signed token", "no principal has the subject %.140q", subject)
+}
+
+// findCertificate returns the entry that has cert, or -1. The time of a
+// certificate may run out while its connection lives.
+func (t *Table) findCertificate(cert *x509.Certificate) (int, error) {
+	if now := t.now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
+		return 0, failed(KindCertificateExpired, "bearer of a certificate", "it is good from %v to %v", cert.NotBefore, cert.NotAfter)
+	}
+	found := -1
+	for _, s := range certificateSelectors(cert) {
+		i, ok := t.by[s]
+		if ok && found >= 0 && found != i {
+			return 0, failed(KindCredentialsDisagree, "bearer of a certificate", "it is both that of %s and that of %s", t.entries[found].name, t.entries[i].name)
+		}
+		if ok {
+			found = i
+		}
+	}
+	return found, nil
+}
+
+// certificateSelectors returns everything that a certificate may be listed by.
+func certificateSelectors(cert *x509.Certificate) []selector {
+	sum := sha256.Sum256(cert.Raw)
+	texts := []string{"sha256:" + hex.EncodeToString(sum[:])}
+	for _, uri := range cert.URIs {
+		texts = append(texts, "uri:"+uri.String())
+	}
+	for _, name := range cert.DNSNames {
+		texts = append(texts, "dns:"+name)
+	}
+	if cert.Subject.CommonName != "" {
+		texts = append(texts, "cn:"+cert.Subject.CommonName)
+	}
+	var selectors []selector
+	for _, text := range texts {
+		if value, problem := certificateSelector(text); problem == "" {
+			selectors = append(selectors, selector{byCertificate, value})
+		}
+	}
+	return selectors
+}
+
+// actFor returns the caller that self is when it acts for the one named so:
+// itself, if the name is empty.
+func (t *Table) actFor(self Caller, allowed []string, name string) (Caller, error) {
+	if name == "" {
+		return self, nil
+	}
+	if err := mayActFor(self, allowed, name); err != nil {
+		return Caller{}, err
+	}
+	if i, listed := t.byName[name]; listed {
+		e := t.entries[i]
+		return Caller{Principal: Principal{Name: e.name}, Via: self.Principal, May: e.may & self.May}, nil
+	}
+	return unlisted(self, name), nil
+}
+
+func failed(kind Kind, subject, format string, args ...any) error {
+	return &Error{Kind: kind, Subject: subject, Err: fmt.Errorf(format, args...)}
+}
+
+var errNoTable = errors.New("there is no table of principals that it could be in")

@@ -1,0 +1,225 @@
+package secretfile_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/secretfile"
+)
+
+func TestMain(m *testing.M) { leakcheck.Main(m) }
+
+func file(t *testing.T, mode fs.FileMode, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, mode, text)
+	return path
+}
+
+// write replaces a file as careful programs do.
+func write(t *testing.T, path string, mode fs.FileMode, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(path+".new", mode), os.Rename(path+".new", path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestModes(t *testing.T) {
+	for _, tc := range []struct {
+		mode           fs.FileMode
+		secret, public bool
+	}{
+		{0o600, true, true}, {0o400, true, true}, {0o700, true, true},
+		{0o640, false, true}, {0o604, false, true}, {0o644, false, true},
+		{0o620, false, false}, {0o602, false, false}, {0o666, false, false},
+	} {
+		path := file(t, tc.mode, "text")
+		for name, read := range map[string]struct {
+			read func(string) ([]byte, error)
+			ok   bool
+		}{"Secret": {secretfile.Secret, tc.secret}, "Public": {secretfile.Public, tc.public}} {
+			text, err := read.read(path)
+			var typed *secretfile.Error
+			switch {
+			case read.ok && (err != nil || string(text) != "text"):
+				t.Errorf("%s of mode %04o = %q, %v", name, tc.mode, text, err)
+			case !read.ok && (!errors.As(err, &typed) || typed.File != path || !strings.Contains(err.Error(), "chmod") || text != nil):
+				t.Errorf("%s of mode %04o = %q, %v, want an Error that says chmod", name, tc.mode, text, err)
+			}
+		}
+	}
+}
+
+// A secret that root hands to a group is not this user's to chmod.
+func TestAnotherUsersSecretMayBeItsGroups(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	path := file(t, 0o640, "text")
+	if err := os.Chown(path, 65534, 0); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := secretfile.Secret(path); err != nil || string(text) != "text" {
+		t.Errorf("Secret = %q, %v", text, err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secretfile.Secret(path); err == nil {
+		t.Error("a secret that everybody may read is accepted")
+	}
+}
+
+func TestWhatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir: "not a regular file", pipe: "not a regular file", filepath.Join(dir, "none"): "no such file",
+		file(t, 0o600, strings.Repeat("x", 4<<20+1)): "larger than",
+	} {
+		if _, err := secretfile.Secret(path); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path) {
+			t.Errorf("Secret(%s) = %v, want %q", path, err, want)
+		}
+	}
+	if _, err := secretfile.Secret(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file is %v", err)
+	}
+}
+
+func TestToken(t *testing.T) {
+	token, err := secretfile.Token(file(t, 0o600, "\n abcd \n"), 4)
+	if err != nil || string(token) != "abcd" {
+		t.Errorf("Token = %q, %v, want it without white space", token, err)
+	}
+	_, err = secretfile.Token(file(t, 0o600, "abcd\n"), 5)
+	if err == nil || !strings.Contains(err.Error(), "4 bytes") || !strings.Contains(err.Error(), "openssl rand") || strings.Contains(err.Error(), "abcd") {
+		t.Errorf("a short token: %v", err)
+	}
+}
+
+// clock is a clock that tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func TestWatched(t *testing.T) {
+	path := file(t, 0o600, "one")
+	clock := &clock{now: time.Now()}
+	var broken []error
+	loads := 0
+	w, err := secretfile.Watch(func() (string, []string, error) {
+		loads++
+		text, err := secretfile.Secret(path)
+		return string(text), []string{path}, err
+	}, func(err error) { broken = append(broken, err) }, clock.Now)
+	if err != nil || w.Get() != "one" {
+		t.Fatalf("Watch: %v, want one", err)
+	}
+	write(t, path, 0o600, "two")
+	if got := w.Get(); got != "one" {
+		t.Errorf("within the second: %q", got)
+	}
+	clock.pass(time.Second)
+	if got := w.Get(); got != "two" {
+		t.Errorf("a second later: %q", got)
+	}
+	// The same size, and back in time.
+	before := loads
+	if err := errors.Join(os.WriteFile(path, []byte("owt"), 0o600), os.Chtimes(path, time.Time{}, time.Unix(1, 0))); err != nil {
+		t.Fatal(err)
+	}
+	clock.pass(time.Second)
+	if got := w.Get(); got != "owt" || loads != before+1 {
+		t.Errorf("written in place: %q after %d loads", got, loads-before)
+	}
+	for _, spoil := range []func() error{
+		func() error { return os.Chmod(path, 0o644) },
+		func() error { return os.Remove(path) },
+	} {
+		broken, before = nil, loads
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			clock.pass(time.Second)
+			if got := w.Get(); got != "owt" {
+				t.Errorf("a broken version: %q", got)
+			}
+		}
+		if len(broken) != 1 || loads != before+1 {
+			t.Errorf("a broken version was told as %v, after %d loads; want once", broken, loads-before)
+		}
+	}
+	write(t, path, 0o600, "three")
+	clock.pass(time.Second)
+	if got := w.Get(); got != "three" || len(broken) != 1 {
+		t.Errorf("after it was repaired: %q, %v", got, broken)
+	}
+}
+
+func TestWatchReturnsTheFirstError(t *testing.T) {
+	want := errors.New("no")
+	if _, err := secretfile.Watch(func() (int, []string, error) { return 0, nil, want }, nil, nil); !errors.Is(err, want) {
+		t.Errorf("Watch = %v", err)
+	}
+}
+
+// Whoever looks at the files keeps nobody waiting.
+func TestGetDoesNotWaitForAnotherThatLoads(t *testing.T) {
+	path := file(t, 0o600, "one")
+	clock := &clock{now: time.Now()}
+	loading, proceed := make(chan struct{}), make(chan struct{})
+	first := true
+	w, err := secretfile.Watch(func() (string, []string, error) {
+		if !first {
+			loading <- struct{}{}
+			<-proceed
+		}
+		text, err := secretfile.Secret(path)
+		return string(text), []string{path}, err
+	}, nil, clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first = false
+	write(t, path, 0o600, "two")
+	clock.pass(time.Second)
+	got := make(chan string, 1)
+	go func() { got <- w.Get() }()
+	<-loading
+	clock.pass(time.Second)
+	if got := w.Get(); got != "one" {
+		t.Errorf("meanwhile: %q", got)
+	}
+	close(proceed)
+	if got := <-got; got != "two" {
+		t.Errorf("the one that loaded got %q", got)
+	}
+}
