@@ -61,6 +61,7 @@ var rooms = map[string]room{
 	"integration":        {says: "the promises, through public surfaces", testOnly: true},
 	"architecture":       {says: "the rules of the house", testOnly: true},
 	"internal/leakcheck": {says: "fails tests that leave something behind", support: true},
+	"internal/testcert":  {says: "authorities and certificates for tests", support: true},
 	"internal/testproc":  {says: "hostile and helpful child processes for tests", support: true},
 }
 

@@ -3,32 +3,145 @@ package daemon
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
 
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// errUnknownDoor means that a call came in by a way that says nothing about the
-// caller. No listener of this daemon does that.
-var errUnknownDoor = errors.New("the caller is not known: the call came in by a way that does not identify it")
+// What callers show, as gRPC metadata.
+const (
+	authorizationKey = "authorization"
+	onBehalfOfKey    = "execwire-on-behalf-of"
+)
 
-// authenticate tells who calls from the door that the call came in by.
-func authenticate(ctx context.Context) (auth.Principal, error) {
-	p, ok := peer.FromContext(ctx)
+// doorkeeper tells who calls, from the door that the call came in by and what
+// the caller showed.
+type doorkeeper struct {
+	authenticator *auth.Authenticator
+	attempts      *auth.Attempts // nil if there is nothing to guess
+	logger        *slog.Logger
+}
+
+func newDoorkeeper(cfg config.Config, logger *slog.Logger) (*doorkeeper, error) {
+	k := &doorkeeper{logger: logger}
+	var err error
+	k.authenticator, err = auth.NewAuthenticator(cfg.Principals, func(err error) {
+		logger.Error("the table of principals cannot be read again; the old one stays in force", "error", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if k.authenticator.HasTable() {
+		k.attempts = auth.NewAttempts(int(cfg.FailedAttempts), time.Duration(cfg.FailedAttemptInterval), nil)
+	}
+	return k, nil
+}
+
+// authenticate returns who calls, and what that one may do. Nothing that was
+// shown is looked at while its address has failed too often.
+func (k *doorkeeper) authenticate(ctx context.Context) (auth.Caller, error) {
+	shown, addr, err := k.door(ctx)
+	if err != nil {
+		return auth.Caller{}, err
+	}
+	header := metadata.ValueFromIncomingContext(ctx, authorizationKey)
+	limited := k.attempts != nil && (len(header) > 0 || len(shown.Certificates) > 0)
+	if limited {
+		if err := k.attempts.Check(addr); err != nil {
+			return auth.Caller{}, err
+		}
+	}
+	caller, err := k.identify(ctx, shown, header)
+	if limited && failedAttempt(err) {
+		k.attempts.Failed(addr)
+	}
+	return caller, err
+}
+
+func (k *doorkeeper) identify(ctx context.Context, shown auth.Credentials, header []string) (caller auth.Caller, err error) {
+	if shown.Token, err = auth.ParseAuthorization(header); err != nil {
+		return auth.Caller{}, err
+	}
+	switch names := metadata.ValueFromIncomingContext(ctx, onBehalfOfKey); {
+	case len(names) > 1, len(names) == 1 && names[0] == "":
+		return auth.Caller{}, &auth.Error{Kind: auth.KindOnBehalfOfRefused, Subject: "one that the caller acts for", Err: errNotOneName}
+	case len(names) == 1:
+		shown.OnBehalfOf = names[0]
+	}
+	return k.authenticator.Authenticate(shown)
+}
+
+var (
+	// errUnknownDoor means that a call came in by a way that says nothing about
+	// the caller. No listener of this daemon does that.
+	errUnknownDoor = errors.New("the call came in by a way that does not identify it")
+	// errNotOneName means that it cannot be told for whom a call is made.
+	errNotOneName = errors.New(onBehalfOfKey + " has to be one name")
+)
+
+// door returns what the door knows about a caller, and the address that its
+// failed attempts are counted of; those of callers on this host that the kernel
+// knows are not.
+func (k *doorkeeper) door(ctx context.Context) (auth.Credentials, netip.Addr, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		switch info := p.AuthInfo.(type) {
+		case listen.PeerAuthInfo:
+			return auth.Credentials{Peer: &info.Peer}, netip.Addr{}, nil
+		case listen.LoopbackAuthInfo:
+			return auth.Credentials{Loopback: true}, addrOf(p.Addr), nil
+		case credentials.TLSInfo:
+			// Without a table such a door is on loopback, and has no more to it.
+			c := auth.Credentials{Loopback: !k.authenticator.HasTable()}
+			if len(info.State.VerifiedChains) > 0 {
+				c.Certificates = info.State.PeerCertificates
+			}
+			return c, addrOf(p.Addr), nil
+		case inproc.AuthInfo:
+			return auth.Credentials{InProcess: true}, netip.Addr{}, nil
+		}
+	}
+	return auth.Credentials{}, netip.Addr{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownDoor}
+}
+
+// handshakeFailed counts a client that did not get through the handshake.
+func (k *doorkeeper) handshakeFailed(remote net.Addr, err error) {
+	level := slog.LevelInfo
+	if k.attempts != nil {
+		addr := addrOf(remote)
+		if k.attempts.Check(addr) != nil {
+			level = slog.LevelDebug // it has been said
+		}
+		k.attempts.Failed(addr)
+	}
+	k.logger.Log(context.Background(), level, "a TLS handshake failed", "peer", remote.String(), "error", err)
+}
+
+// addrOf returns the address of a TCP peer; the invalid one of others.
+func addrOf(addr net.Addr) netip.Addr {
+	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
-		return auth.Principal{}, errUnknownDoor
+		return netip.Addr{}
 	}
-	switch info := p.AuthInfo.(type) {
-	case listen.PeerAuthInfo:
-		return info.Peer.Principal(), nil
-	case listen.LoopbackAuthInfo:
-		return auth.Loopback, nil
-	case inproc.AuthInfo:
-		return auth.InProcess, nil
-	default:
-		return auth.Principal{}, errUnknownDoor
-	}
+	return tcp.AddrPort().Addr()
+}
+
+// failedAttempt reports whether somebody showed what is wrong, rather than
+// nothing, or what is right and too little.
+func failedAttempt(err error) bool {
+	var typed *auth.Error
+	return errors.As(err, &typed) && slices.Contains([]auth.Kind{
+		auth.KindHeaderInvalid, auth.KindTokenInvalid, auth.KindTokenExpired, auth.KindTokenNotYetValid, auth.KindIssuerMismatch,
+		auth.KindAudienceMismatch, auth.KindNotListed, auth.KindCredentialsDisagree, auth.KindCertificateExpired,
+	}, typed.Kind)
 }

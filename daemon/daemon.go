@@ -43,11 +43,12 @@ type Options struct {
 // Daemon is a server with its processes. All methods may be called
 // concurrently.
 type Daemon struct {
-	cfg      config.Config
-	opts     Options
-	sessions *session.Registry
-	server   *server.Server
-	channel  *inproc.Channel
+	cfg        config.Config
+	opts       Options
+	doorkeeper *doorkeeper
+	sessions   *session.Registry
+	server     *server.Server
+	channel    *inproc.Channel
 
 	// Each does its part of closing once.
 	processesEnded func() error
@@ -55,7 +56,7 @@ type Daemon struct {
 }
 
 // New makes a daemon that serves nobody yet but [Daemon.Conn]. It must be
-// closed. The configuration is checked first.
+// closed. The configuration is checked first, and the table of principals read.
 func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -68,6 +69,10 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	}
 	if opts.Environ == nil {
 		opts.Environ = os.Environ()
+	}
+	doorkeeper, err := newDoorkeeper(cfg, opts.Logger)
+	if err != nil {
+		return nil, err
 	}
 	supervisor := process.NewSupervisor(process.Config{
 		StdinQueueBytes: int(cfg.StdinQueue),
@@ -90,7 +95,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	srv := server.New(server.Config{
 		Sessions:     sessions,
 		Limits:       limits(cfg),
-		Authenticate: authenticate,
+		Authenticate: doorkeeper.authenticate,
 		Logger:       opts.Logger,
 		Version:      opts.Version,
 		Environ:      opts.Environ,
@@ -101,7 +106,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		inproc.WithAuthInfo(inproc.AuthInfo{}),
 	)
 	srv.Register(channel)
-	d := &Daemon{cfg: cfg, opts: opts, sessions: sessions, server: srv, channel: channel}
+	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, server: srv, channel: channel}
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	return d, nil

@@ -59,6 +59,7 @@ func (d *Daemon) openListeners(ctx context.Context) (list []listen.Listener, err
 			}
 		}
 	}()
+	locks := listen.Locks{Authenticated: d.doorkeeper.authenticator.HasTable()}
 	for _, raw := range d.cfg.Listen {
 		url, err := listen.Parse(raw)
 		if err != nil {
@@ -67,13 +68,26 @@ func (d *Daemon) openListeners(ctx context.Context) (list []listen.Listener, err
 		if url.Scheme == listen.SchemeOff {
 			continue
 		}
-		l, err := listen.Listen(ctx, url)
+		if url.Scheme == listen.SchemeGRPCS && locks.TLS == nil && d.cfg.TLSCertificate != "" && d.cfg.TLSKey != "" {
+			if locks.TLS, err = d.loadTLS(); err != nil {
+				return list, fmt.Errorf("failed to listen on %s: %w", url, err)
+			}
+		}
+		l, err := listen.Listen(ctx, url, locks)
 		if err != nil {
 			return list, err
 		}
 		list = append(list, l)
 	}
 	return list, nil
+}
+
+// loadTLS reads what doors with TLS are locked with.
+func (d *Daemon) loadTLS() (*listen.TLS, error) {
+	files := listen.TLSFiles{Certificate: d.cfg.TLSCertificate, Key: d.cfg.TLSKey, ClientCA: d.cfg.TLSClientCA}
+	return listen.LoadTLS(files, func(err error) {
+		d.opts.Logger.Error("the keys for TLS cannot be read again; the old ones stay in use", "error", err)
+	})
 }
 
 // drain lets processes finish within the shutdown grace, unless now ends first.

@@ -22,16 +22,20 @@ const (
 	bufferSize       = 128 << 10
 )
 
+// handshakeTimeout is how long a connection may take to shake hands, TLS and
+// HTTP/2.
+const handshakeTimeout = 20 * time.Second
+
 // maxPingInterval is the longest time between a client's pings that the server
 // may demand, however seldom it asks itself: half of the 10 s that gRPC's Go
 // clients do not go below.
 const maxPingInterval = 5 * time.Second
 
-// newGRPCServer makes the server for all listeners. Reflection is on: every
-// listener there is yet is loopback or a unix socket.
+// newGRPCServer makes the server for all listeners. Reflection is on, but not
+// for callers that come by TLS: the table of what calls need sees to that.
 func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer) {
 	s := grpc.NewServer(append(transportOptions(d.cfg),
-		grpc.Creds(listen.PeerCredentials()),
+		grpc.Creds(listen.PeerCredentials(d.doorkeeper.handshakeFailed)),
 		grpc.ChainUnaryInterceptor(d.server.UnaryInterceptors()...),
 		grpc.ChainStreamInterceptor(d.server.StreamInterceptors()...),
 		grpc.WaitForHandlers(true),
@@ -47,6 +51,7 @@ func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer) {
 // transportOptions are the sizes, limits and intervals of connections.
 func transportOptions(cfg config.Config) []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.ConnectionTimeout(handshakeTimeout),
 		// Twice the limit, so that the server can explain what it refuses.
 		grpc.MaxRecvMsgSize(2 * int(cfg.Message)),
 		grpc.MaxConcurrentStreams(uint32(cfg.Streams)),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
@@ -93,5 +95,33 @@ func TestUnforeseenErrorsKeepTheirTextToTheLog(t *testing.T) {
 	err := New(Config{}).toStatus(errors.New("open /etc/secret: no"))
 	if text := status.Convert(err).Message(); text != "the server failed; its log says more" {
 		t.Errorf("the client is told %q", text)
+	}
+}
+
+func TestEveryKindOfAuthIsTranslated(t *testing.T) {
+	for _, kind := range auth.Kinds() {
+		want, ok := authErrors[kind]
+		if !ok {
+			t.Errorf("auth kind %v has no translation", kind)
+			continue
+		}
+		err := fromAuth(fmt.Errorf("wrapped: %w", &auth.Error{Kind: kind, Subject: "x", Err: errors.New("the secret cause")}))
+		if code := status.Code(err); code != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
+			t.Errorf("%v becomes %v, want %v", kind, err, want)
+		}
+		if strings.Contains(err.Error(), "cause") {
+			t.Errorf("%v: the caller is told the cause: %v", kind, err)
+		}
+	}
+	if err := fromAuth(errors.New("anything")); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("an unforeseen error becomes %v", err)
+	}
+}
+
+// An authenticator that lets nobody in and does not say so lets nobody in.
+func TestNobodyMayCall(t *testing.T) {
+	s := New(Config{Authenticate: func(context.Context) (auth.Caller, error) { return auth.Caller{May: auth.Everything}, nil }})
+	if _, err := s.authorize(t.Context()); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("authorize = %v", err)
 	}
 }

@@ -66,7 +66,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 	srv := server.New(server.Config{
 		Sessions:     sessions,
 		Limits:       set.limits,
-		Authenticate: func(context.Context) (auth.Principal, error) { return set.principal(), nil },
+		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(set.principal()), nil },
 		Logger:       set.logger,
 		Version:      "test",
 		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test", "API_TOKEN=hidden"},

@@ -17,22 +17,22 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/auth"
 )
 
 // The order of the interceptors matters: the log sees what the client sees, so
-// it is outermost and errors are translated right below it; a panic anywhere
-// becomes an error before it is translated; nobody's request is looked at
-// before it is known who sent it.
+// it is outermost, but for the record that it reads, and errors are translated
+// right below it; a panic anywhere becomes an error before it is translated;
+// nobody's request is looked at before it is known who sent it, and that it may.
 
 // UnaryInterceptors returns what every unary call goes through, outermost
 // first.
 func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
+		recordUnary,
 		logging.UnaryServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateUnary,
 		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
-		authmw.UnaryServerInterceptor(s.authenticate),
+		authmw.UnaryServerInterceptor(s.authorize),
 		s.validateUnary,
 	}
 }
@@ -41,10 +41,11 @@ func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
 // first.
 func (s *Server) StreamInterceptors() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{
+		recordStream,
 		logging.StreamServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateStream,
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
-		authmw.StreamServerInterceptor(s.authenticate),
+		authmw.StreamServerInterceptor(s.authorize),
 		s.validateStream,
 	}
 }
@@ -60,7 +61,7 @@ func (s *Server) callLogger() logging.Logger {
 				break
 			}
 		}
-		s.cfg.Logger.Log(ctx, slog.Level(level), msg, fields...)
+		s.cfg.Logger.Log(ctx, slog.Level(level), msg, append(fields, callRecordOf(ctx).fields()...)...)
 	})
 }
 
@@ -103,15 +104,6 @@ func (s *Server) translateStream(srv any, stream grpc.ServerStream, _ *grpc.Stre
 func (s *Server) recovered(_ context.Context, panicked any) error {
 	s.cfg.Logger.Error("a handler panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 	return failure(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, nil, "the server failed; its log says more")
-}
-
-// authenticate puts the principal of a call into its context.
-func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
-	principal, err := s.cfg.Authenticate(ctx)
-	if err != nil {
-		return nil, failure(codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, nil, err.Error())
-	}
-	return auth.WithPrincipal(ctx, principal), nil
 }
 
 func (s *Server) validateUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

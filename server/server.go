@@ -45,9 +45,9 @@ type Config struct {
 	Sessions *session.Registry
 	// Limits bounds what clients may do.
 	Limits Limits
-	// Authenticate returns the principal of a call from its context. Required.
-	// It is called concurrently.
-	Authenticate func(ctx context.Context) (auth.Principal, error)
+	// Authenticate returns who makes a call, from its context, and what that one
+	// may do; or an *auth.Error. Required. It is called concurrently.
+	Authenticate func(ctx context.Context) (auth.Caller, error)
 	// Logger gets one line per failed call, and per successful one at debug
 	// level. Nil discards.
 	Logger *slog.Logger

@@ -47,6 +47,7 @@ func connect(ctx context.Context, flags connectFlags) (*client.Client, func(), e
 	if err != nil {
 		return nil, nil, err
 	}
+	cfg.Principals = "" // nobody else can reach it
 	d, err := daemon.New(cfg, daemon.Options{Version: buildVersion(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, nil, fmt.Errorf("failed to start a server in this program: %w", err)

@@ -2,8 +2,11 @@ package listen
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"syscall"
 
 	"google.golang.org/grpc/credentials"
 
@@ -30,15 +33,34 @@ func (LoopbackAuthInfo) AuthType() string { return "loopback" }
 func (LoopbackAuthInfo) Principal() auth.Principal { return auth.Loopback }
 
 // PeerCredentials returns credentials for a gRPC server on this package's
-// listeners, of either kind. They exchange nothing, so that clients connect in
-// plain text, and give each connection a [PeerAuthInfo] or [LoopbackAuthInfo]
-// as the kernel sees its other end; a connection that is neither is refused.
-func PeerCredentials() credentials.TransportCredentials { return peerCredentials{} }
+// listeners, of any kind. On a grpcs door they shake hands, which gives the
+// connection a [credentials.TLSInfo]. On the others they exchange nothing, so
+// that clients connect in plain text, and give each connection a [PeerAuthInfo]
+// or [LoopbackAuthInfo] as the kernel sees its other end. A connection of
+// another kind is refused. failed is told of clients that did not get through
+// the handshake, but for those that left before it; it must not block, and nil
+// is not told.
+func PeerCredentials(failed func(remote net.Addr, err error)) credentials.TransportCredentials {
+	if failed == nil {
+		failed = func(net.Addr, error) {}
+	}
+	return peerCredentials{failed: failed}
+}
 
-type peerCredentials struct{}
+type peerCredentials struct {
+	failed func(remote net.Addr, err error)
+}
 
-// ServerHandshake looks at the connection and leaves it as it is.
-func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+// ServerHandshake looks at the connection, and shakes hands if it came by a
+// grpcs door.
+func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if c, ok := conn.(*tlsConn); ok {
+		locked, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c.Conn)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			p.failed(c.RemoteAddr(), err)
+		}
+		return locked, info, err
+	}
 	info, err := authInfoOf(conn)
 	if err != nil {
 		return nil, nil, err

@@ -46,7 +46,7 @@ func serveOn(t *testing.T, listeners ...net.Listener) {
 		}
 		return next(srv, ss)
 	}
-	server := grpc.NewServer(grpc.Creds(listen.PeerCredentials()), grpc.StreamInterceptor(tell))
+	server := grpc.NewServer(grpc.Creds(listen.PeerCredentials(nil)), grpc.StreamInterceptor(tell))
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	var wg sync.WaitGroup
 	for _, l := range listeners {
@@ -99,14 +99,14 @@ func TestUnknownConnectionsAreRefused(t *testing.T) {
 	a, b := net.Pipe()
 	defer func() { _, _ = a.Close(), b.Close() }()
 	for _, conn := range []net.Conn{a, wrapped{a}} {
-		if _, info, err := listen.PeerCredentials().ServerHandshake(conn); err == nil {
+		if _, info, err := listen.PeerCredentials(nil).ServerHandshake(conn); err == nil {
 			t.Errorf("ServerHandshake of a %T = %v, want an error", conn, info)
 		}
 	}
 }
 
 func TestPeerCredentialsAreForServers(t *testing.T) {
-	creds := listen.PeerCredentials()
+	creds := listen.PeerCredentials(nil)
 	if got := creds.Clone().Info().SecurityProtocol; got != "insecure" {
 		t.Errorf("security protocol = %q, want insecure", got)
 	}

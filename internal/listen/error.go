@@ -15,6 +15,11 @@ const (
 	// KindNotLoopback means that the address can be reached from beyond this
 	// host.
 	KindNotLoopback
+	// KindUnauthenticated means that the address can be reached from beyond this
+	// host, and nothing says who is let in.
+	KindUnauthenticated
+	// KindNoCertificate means that a door with TLS has no certificate.
+	KindNoCertificate
 	// KindTooLong means that the path does not fit into a socket address.
 	KindTooLong
 	// KindOff means that the URL asks for no listener.
@@ -31,6 +36,7 @@ const (
 func (k Kind) String() string {
 	names := [...]string{
 		KindMalformed: "malformed", KindNoSuchDoor: "no such door", KindNotLoopback: "not loopback",
+		KindUnauthenticated: "unauthenticated", KindNoCertificate: "no certificate",
 		KindTooLong: "too long", KindOff: "off", KindInUse: "in use", KindInTheWay: "in the way", KindSystem: "system",
 	}
 	if k <= 0 || int(k) >= len(names) {

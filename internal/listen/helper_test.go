@@ -125,7 +125,7 @@ func tryListen(t *testing.T, raw string) (listen.Listener, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
 	defer cancel()
-	return listen.Listen(ctx, u)
+	return listen.Listen(ctx, u, listen.Locks{})
 }
 
 // roundTrip connects to l, and has its other end answer.

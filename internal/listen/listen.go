@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"syscall"
 )
 
@@ -17,14 +18,25 @@ type Listener interface {
 	URL() URL
 }
 
+// Locks is what doors are secured with.
+type Locks struct {
+	// TLS is what a grpcs door needs; the others do without.
+	TLS *TLS
+	// Authenticated is whether callers are let in by what they show, so that a
+	// grpcs door may be reached from beyond this host.
+	Authenticated bool
+}
+
 // Listen opens the door that u names. It may wait for another server that is
 // opening or checking a socket in the same directory, until ctx ends and at
-// most for 10 s; the listener itself does not depend on ctx. The error is an *[Error] of kind off,
-// in use, in the way or system.
-func Listen(ctx context.Context, u URL) (Listener, error) {
+// most for 10 s; the listener itself does not depend on ctx. The error is an
+// *[Error]; whatever made u, a door that the locks do not allow is not opened.
+func Listen(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	switch u.Scheme {
 	case SchemeGRPC:
-		return listenTCP(ctx, u)
+		return listenGRPC(ctx, u)
+	case SchemeGRPCS:
+		return listenGRPCS(ctx, u, locks)
 	case SchemeUnix:
 		return listenUnix(ctx, u)
 	case SchemeOff:
@@ -41,25 +53,56 @@ type tcpListener struct {
 
 func (l *tcpListener) URL() URL { return l.url }
 
-func listenTCP(ctx context.Context, u URL) (Listener, error) {
+func listenGRPC(ctx context.Context, u URL) (Listener, error) {
 	if !u.Addr.Addr().IsLoopback() { // a URL that Parse did not make
 		return nil, notLoopback(u.String(), u.Addr.Addr().String(), u.Addr.Port())
 	}
+	lis, bound, err := listenTCP(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	return &tcpListener{Listener: lis, url: bound}, nil
+}
+
+func listenGRPCS(ctx context.Context, u URL, locks Locks) (Listener, error) {
+	switch {
+	case locks.TLS == nil:
+		return nil, &Error{Kind: KindNoCertificate, URL: u.String(), Problem: "TLS needs a certificate and its key",
+			Fix: "set tls_certificate_file and tls_key_file"}
+	case !u.Addr.Addr().IsLoopback() && !locks.Authenticated:
+		return nil, &Error{Kind: KindUnauthenticated, URL: u.String(),
+			Problem: fmt.Sprintf("host %s is not a loopback address, and whoever reaches it could run commands here", u.Addr.Addr()),
+			Fix:     "say who is let in with principals_file, or listen on grpcs://127.0.0.1:" + strconv.Itoa(int(u.Addr.Port()))}
+	}
+	lis, bound, err := listenTCP(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	return &tlsListener{Listener: lis, url: bound, tls: locks.TLS}, nil
+}
+
+// listenTCP returns a listener and u with the port that it has.
+func listenTCP(ctx context.Context, u URL) (net.Listener, URL, error) {
+	network := "tcp" // [::] is every address there is
+	if u.Addr.Addr().Is4() {
+		network = "tcp4" // and 0.0.0.0 every one of its kind
+	}
 	var lc net.ListenConfig
-	lis, err := lc.Listen(ctx, "tcp", u.Addr.String())
+	lis, err := lc.Listen(ctx, network, u.Addr.String())
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, &Error{
+		return nil, URL{}, &Error{
 			Kind: KindInUse, URL: u.String(), Problem: fmt.Sprintf("port %d is already in use", u.Addr.Port()),
 			Fix: "stop the other server, choose another port, or let the kernel choose one with port 0", Err: syscall.EADDRINUSE,
 		}
 	}
 	if err != nil {
-		return nil, &Error{Kind: KindSystem, URL: u.String(), Problem: "the system refused", Err: err}
+		return nil, URL{}, &Error{Kind: KindSystem, URL: u.String(), Problem: "the system refused", Err: err}
 	}
 	bound, err := netip.ParseAddrPort(lis.Addr().String())
 	if err != nil {
 		_ = lis.Close()
-		return nil, &Error{Kind: KindSystem, URL: u.String(), Problem: "the bound address cannot be read", Err: err}
+		return nil, URL{}, &Error{Kind: KindSystem, URL: u.String(), Problem: "the bound address cannot be read", Err: err}
 	}
-	return &tcpListener{Listener: lis, url: URL{Scheme: SchemeGRPC, Addr: bound}}, nil
+	u.Addr = bound
+	return lis, u, nil
 }

@@ -40,12 +40,14 @@ func TestListenRefusesWhatParseWould(t *testing.T) {
 	}{
 		{listen.URL{Scheme: listen.SchemeGRPC, Addr: netip.MustParseAddrPort("0.0.0.0:0")}, listen.KindNotLoopback},
 		{listen.URL{Scheme: listen.SchemeGRPC}, listen.KindNotLoopback},
+		{listen.URL{Scheme: listen.SchemeGRPCS, Addr: netip.MustParseAddrPort("127.0.0.1:0")}, listen.KindNoCertificate},
+		{listen.URL{Scheme: listen.SchemeGRPCS}, listen.KindNoCertificate},
 		{listen.URL{Scheme: listen.SchemeUnix, Path: "relative"}, listen.KindMalformed},
 		{listen.URL{Scheme: listen.SchemeOff}, listen.KindOff},
 		{listen.URL{Scheme: "ws"}, listen.KindMalformed},
 		{listen.URL{}, listen.KindMalformed},
 	} {
-		l, err := listen.Listen(t.Context(), tc.url)
+		l, err := listen.Listen(t.Context(), tc.url, listen.Locks{Authenticated: true})
 		var typed *listen.Error
 		if !errors.As(err, &typed) || typed.Kind != tc.kind {
 			t.Errorf("Listen(%+v) = %v, %v, want an Error of kind %v", tc.url, l, err, tc.kind)

@@ -289,7 +289,7 @@ func TestUnixWaitsForTheLockNoLongerThanItMay(t *testing.T) {
 	why := errors.New("out of patience")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	_, err = listen.Listen(ctx, listen.URL{Scheme: listen.SchemeUnix, Path: path})
+	_, err = listen.Listen(ctx, listen.URL{Scheme: listen.SchemeUnix, Path: path}, listen.Locks{})
 	expect(t, err, listen.KindSystem, "locked")
 	if !errors.Is(err, why) {
 		t.Errorf("error = %v, want it to wrap %v", err, why)
@@ -312,7 +312,7 @@ func TestUnixDoesNotWaitForTheLockForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		_, err := listen.Listen(t.Context(), listen.URL{Scheme: listen.SchemeUnix, Path: path})
+		_, err := listen.Listen(t.Context(), listen.URL{Scheme: listen.SchemeUnix, Path: path}, listen.Locks{})
 		expect(t, err, listen.KindSystem, "has held its lock for 10s")
 		expect(t, err, listen.KindSystem, filepath.Dir(path))
 		expect(t, err, listen.KindSystem, "/proc/locks")

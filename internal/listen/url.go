@@ -13,23 +13,24 @@ type Scheme string
 
 // The doors of this build.
 const (
-	SchemeGRPC Scheme = "grpc" // gRPC over loopback TCP
-	SchemeUnix Scheme = "unix" // gRPC over a unix socket
-	SchemeOff  Scheme = "off"  // no door
+	SchemeGRPC  Scheme = "grpc"  // gRPC over loopback TCP
+	SchemeGRPCS Scheme = "grpcs" // gRPC over TLS
+	SchemeUnix  Scheme = "unix"  // gRPC over a unix socket
+	SchemeOff   Scheme = "off"   // no door
 )
 
 // URL names a door. It is comparable; [Parse] makes valid ones.
 type URL struct {
 	Scheme Scheme         // which door, and which field below counts
-	Addr   netip.AddrPort // of SchemeGRPC: a loopback address; port 0 lets the kernel choose
+	Addr   netip.AddrPort // of SchemeGRPC and SchemeGRPCS; port 0 lets the kernel choose
 	Path   string         // of SchemeUnix: absolute and clean
 }
 
 // String returns the URL in the form that Parse reads.
 func (u URL) String() string {
 	switch u.Scheme {
-	case SchemeGRPC:
-		return "grpc://" + u.Addr.String()
+	case SchemeGRPC, SchemeGRPCS:
+		return string(u.Scheme) + "://" + u.Addr.String()
 	case SchemeUnix:
 		return "unix://" + u.Path
 	default:
@@ -41,16 +42,17 @@ func (u URL) String() string {
 const maxPath = 107
 
 const (
-	example  = "write for example grpc://127.0.0.1:7420, unix:///run/execwire/execwire.sock or off"
-	whatOpen = "this build can listen on grpc://127.0.0.1:PORT and unix:///PATH"
-	loopback = "without authentication only loopback may listen, and authentication this build does not have: " +
-		"listen on grpc://127.0.0.1:%d or on a unix socket and reach it through an SSH tunnel, ssh -L %[1]d:127.0.0.1:%[1]d HOST"
+	example  = "write for example grpc://127.0.0.1:7420, grpcs://0.0.0.0:7420, unix:///run/execwire/execwire.sock or off"
+	whatOpen = "this build can listen on grpc://127.0.0.1:PORT, grpcs://ADDRESS:PORT and unix:///PATH"
+	loopback = "only loopback may listen without TLS: listen on grpcs://ADDRESS:%d, or " +
+		"on grpc://127.0.0.1:%[1]d or a unix socket and reach it through an SSH tunnel, ssh -L %[1]d:127.0.0.1:%[1]d HOST"
 	defaultPort = 7420
 )
 
-// Parse reads grpc://HOST:PORT, unix:///PATH or off. HOST is a loopback address
-// or localhost, which means 127.0.0.1 whatever the resolver says. The error is
-// an *[Error] of kind malformed, no such door, not loopback or too long.
+// Parse reads grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH or off. HOST is
+// an address, of grpc a loopback one, or localhost, which means 127.0.0.1
+// whatever the resolver says. The error is an *[Error] of kind malformed, no
+// such door, not loopback or too long.
 func Parse(raw string) (URL, error) {
 	scheme, rest, found := strings.Cut(raw, "://")
 	switch scheme {
@@ -66,11 +68,13 @@ func Parse(raw string) (URL, error) {
 	switch scheme {
 	case "grpc":
 		return parseGRPC(raw, rest)
+	case "grpcs":
+		return parseGRPCS(raw, rest)
 	case "unix":
 		return parseUnix(raw, rest)
 	case "off":
 		return URL{Scheme: SchemeOff}, nil
-	case "grpcs", "ws", "wss", "stdio":
+	case "ws", "wss", "stdio":
 		return URL{}, &Error{Kind: KindNoSuchDoor, URL: raw, Problem: fmt.Sprintf("this build has no %s door yet", scheme), Fix: whatOpen}
 	case "":
 		return URL{}, malformed(raw, "there is no scheme")
@@ -86,26 +90,46 @@ func malformed(raw, problem string) *Error {
 }
 
 func parseGRPC(raw, rest string) (URL, error) {
+	host, addr, err := parseHostPort(raw, rest)
+	if err != nil {
+		return URL{}, err
+	}
+	if !addr.Addr().IsLoopback() {
+		return URL{}, notLoopback(raw, host, addr.Port())
+	}
+	return URL{Scheme: SchemeGRPC, Addr: addr}, nil
+}
+
+func parseGRPCS(raw, rest string) (URL, error) {
+	host, addr, err := parseHostPort(raw, rest)
+	if err != nil {
+		return URL{}, err
+	}
+	if !addr.Addr().IsValid() {
+		return URL{}, malformed(raw, fmt.Sprintf("host %q is a name: an address of this machine is needed, 0.0.0.0 or [::] for all of them", host))
+	}
+	return URL{Scheme: SchemeGRPCS, Addr: addr}, nil
+}
+
+// parseHostPort returns the host as it was given, and its address, which is
+// invalid if the host is some name.
+func parseHostPort(raw, rest string) (host string, addr netip.AddrPort, err error) {
 	if i := strings.IndexAny(rest, "/?#@"); i >= 0 {
-		return URL{}, malformed(raw, fmt.Sprintf("there must be nothing but HOST:PORT, found %q", rest[i]))
+		return "", netip.AddrPort{}, malformed(raw, fmt.Sprintf("there must be nothing but HOST:PORT, found %q", rest[i]))
 	}
 	i := strings.LastIndexByte(rest, ':')
 	if i < 0 || strings.HasSuffix(rest, "]") {
-		return URL{}, malformed(raw, "there is no port")
+		return "", netip.AddrPort{}, malformed(raw, "there is no port")
 	}
 	port, err := strconv.ParseUint(rest[i+1:], 10, 16)
 	if err != nil {
-		return URL{}, malformed(raw, fmt.Sprintf("port %q is not a number from 0 to 65535", rest[i+1:]))
+		return "", netip.AddrPort{}, malformed(raw, fmt.Sprintf("port %q is not a number from 0 to 65535", rest[i+1:]))
 	}
-	host := rest[:i]
-	addr, problem := parseHost(host)
+	ip, problem := parseHost(rest[:i])
 	if problem != "" {
-		return URL{}, malformed(raw, problem)
+		return "", netip.AddrPort{}, malformed(raw, problem)
 	}
-	if !addr.IsLoopback() {
-		return URL{}, notLoopback(raw, host, uint16(port))
-	}
-	return URL{Scheme: SchemeGRPC, Addr: netip.AddrPortFrom(addr, uint16(port))}, nil
+	return rest[:i], netip.AddrPortFrom(ip, uint16(port)), nil
 }
 
 // parseHost returns the address of host, the zero Addr if it is some name, or

@@ -1,0 +1,169 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// Beside the permissions: a call that is anybody's, and one that every
+// principal may make, but not by TLS.
+const (
+	anybody = "anybody"
+	local   = "local"
+)
+
+// permissions is what every call needs, said a second time so that a change of
+// the table in package server is meant.
+var permissions = map[string]string{
+	"/execwire.v1.ProcessService/GetProcess":       "view",
+	"/execwire.v1.ProcessService/ListProcesses":    "view",
+	"/execwire.v1.ProcessService/WatchProcess":     "view",
+	"/execwire.v1.ProcessService/ReadOutput":       "view",
+	"/execwire.v1.ProcessService/SnapshotOutput":   "view",
+	"/execwire.v1.ProcessService/WaitProcess":      "view",
+	"/execwire.v1.ProcessService/StartProcess":     "start",
+	"/execwire.v1.ProcessService/RunProcess":       "start",
+	"/execwire.v1.ProcessService/WriteStdin":       "control",
+	"/execwire.v1.ProcessService/CloseStdin":       "control",
+	"/execwire.v1.ProcessService/ResizeTerminal":   "control",
+	"/execwire.v1.ProcessService/SignalProcess":    "control",
+	"/execwire.v1.ProcessService/TerminateProcess": "control",
+
+	"/execwire.v1.SessionService/AttachSession": "session",
+	"/execwire.v1.SessionService/ListSessions":  "session",
+	"/execwire.v1.SessionService/CloseSession":  "session",
+	"/execwire.v1.SessionService/GrantSession":  "session",
+
+	"/execwire.v1.EnvironmentService/GetEnvironment": "environment",
+
+	"/grpc.health.v1.Health/Check": anybody,
+	"/grpc.health.v1.Health/List":  anybody,
+	"/grpc.health.v1.Health/Watch": anybody,
+
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      local,
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": local,
+}
+
+// methods are the calls that the real server offers.
+func (l *locked) methods() []string {
+	var methods []string
+	for service, info := range l.daemon.Services() {
+		for _, method := range info.Methods {
+			methods = append(methods, "/"+service+"/"+method.Name)
+		}
+	}
+	slices.Sort(methods)
+	return methods
+}
+
+// call makes any call with an empty request, and returns how it ended: nil when
+// there was an answer.
+func (l *locked) call(ctx context.Context, conn *grpc.ClientConn, method string) error {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	_ = stream.SendMsg(&emptypb.Empty{}) // how it ended is told by RecvMsg
+	_ = stream.CloseSend()
+	err = stream.RecvMsg(&emptypb.Empty{})
+	if status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Unavailable {
+		l.t.Fatalf("%s: %v", method, err)
+	}
+	return err
+}
+
+func TestEveryCallNeedsItsPermission(t *testing.T) {
+	all := []string{"view", "start", "control", "session", "environment"}
+	l := lock(t, many, func(l *locked) string {
+		table := l.principal("everything", `"all"`)
+		for _, name := range all {
+			table += l.principal(name, fmt.Sprintf("%q", name))
+		}
+		return table
+	})
+	methods := l.methods()
+	if len(methods) != len(permissions) {
+		t.Errorf("the server offers %d calls, and %d are listed here", len(methods), len(permissions))
+	}
+	for door, conn := range map[int]*grpc.ClientConn{onTLS: l.dial(onTLS), onUnix: l.dial(onUnix)} {
+		for _, method := range methods {
+			need, listed := permissions[method]
+			if !listed {
+				t.Errorf("%s is not listed here", method)
+				continue
+			}
+			l.expectAnonymous(door, method, need, l.call(l.ctx, conn, method))
+			for _, has := range append(all, "everything") {
+				l.expectCall(door, method, need, has, l.call(l.as(has), conn, method))
+			}
+		}
+	}
+	// What the server does not know is not there, for those it knows.
+	for _, method := range []string{"/execwire.v1.ProcessService/None", "/other.Service/Call"} {
+		l.expect(l.call(l.as("view"), l.dial(onTLS), method), codes.Unimplemented, "NOT_IMPLEMENTED")
+		l.expectUnknown(l.call(l.ctx, l.dial(onTLS), method))
+	}
+}
+
+// expectAnonymous checks how a call ended of somebody who showed nothing.
+func (l *locked) expectAnonymous(door int, method, need string, err error) {
+	l.t.Helper()
+	switch {
+	case need == anybody:
+		l.expectMade(method, "nobody", err)
+	case need == local && door == onTLS:
+		l.expect(err, codes.Unimplemented, "NOT_IMPLEMENTED")
+	default:
+		l.expectUnknown(err)
+	}
+}
+
+// expectCall checks how a call ended of somebody who has one permission.
+func (l *locked) expectCall(door int, method, need, has string, err error) {
+	l.t.Helper()
+	switch {
+	case need == local && door == onTLS:
+		l.expect(err, codes.Unimplemented, "NOT_IMPLEMENTED")
+	case need == anybody, need == local, need == has, has == "everything":
+		l.expectMade(method, has, err)
+	default:
+		l.expect(err, codes.PermissionDenied, "CALL_NOT_ALLOWED")
+		if got := metadataOf(err)["permission"]; got != need {
+			l.t.Errorf("%s tells %q that %q is missing, want %q", method, has, got, need)
+		}
+	}
+}
+
+// expectMade checks that a call was let through, whatever came of it.
+func (l *locked) expectMade(method, who string, err error) {
+	l.t.Helper()
+	switch reason(err) {
+	case "CALL_NOT_ALLOWED", "UNAUTHENTICATED", "TOO_MANY_FAILED_ATTEMPTS":
+		l.t.Errorf("%s was refused to %s: %v", method, who, err)
+	case "NOT_IMPLEMENTED": // of a method that is not in the server's table
+		if metadataOf(err)["feature"] == method {
+			l.t.Errorf("%s is not there for %s: %v", method, who, err)
+		}
+	}
+}
+
+func metadataOf(err error) map[string]string {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			return info.GetMetadata()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,294 @@
+package listen_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/internal/secretfile"
+	"github.com/execwire/execwire/internal/testcert"
+)
+
+// locked is a directory with the files of a grpcs door.
+type locked struct {
+	dir     string
+	ca      *testcert.Authority
+	files   listen.TLSFiles
+	lock    *listen.TLS
+	broken  chan error
+	failed  chan error // handshakes
+	clients *testcert.Authority
+}
+
+func newLocked(t *testing.T) *locked {
+	t.Helper()
+	l := &locked{dir: t.TempDir(), ca: testcert.NewAuthority(t), clients: testcert.NewAuthority(t),
+		broken: make(chan error, 100), failed: make(chan error, 100)}
+	l.files.Certificate, l.files.Key = l.ca.Issue("server").Write(t, l.dir, "server")
+	l.files.ClientCA = testcert.WriteFile(t, filepath.Join(l.dir, "clients.pem"), l.clients.PEM)
+	lock, err := listen.LoadTLS(l.files, func(err error) { l.broken <- err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.lock = lock
+	return l
+}
+
+// open serves a door that tells whoever gets through the handshake the name in
+// its certificate.
+func (l *locked) open(t *testing.T, raw string) listen.Listener {
+	t.Helper()
+	u, err := listen.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis, err := listen.Listen(t.Context(), u, listen.Locks{TLS: l.lock, Authenticated: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds := listen.PeerCredentials(func(_ net.Addr, err error) { l.failed <- err })
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { greet(conn, creds) })
+		}
+	})
+	t.Cleanup(func() { _ = lis.Close(); serving.Wait() })
+	return lis
+}
+
+func greet(raw net.Conn, creds credentials.TransportCredentials) {
+	defer func() { _ = raw.Close() }()
+	_ = raw.SetDeadline(time.Now().Add(hangGuard))
+	conn, info, err := creds.ServerHandshake(raw)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	name := "nobody"
+	if peers := info.(credentials.TLSInfo).State.PeerCertificates; len(peers) > 0 {
+		name = peers[0].Subject.CommonName
+	}
+	_, _ = io.WriteString(conn, name)
+}
+
+// knock connects and returns what it was told.
+func (l *locked) knock(t *testing.T, lis listen.Listener, change func(*tls.Config)) (string, error) {
+	t.Helper()
+	config := &tls.Config{RootCAs: l.ca.Pool(), ServerName: "localhost", NextProtos: []string{"h2"}}
+	change(config)
+	dialer := tls.Dialer{Config: config}
+	ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
+	defer cancel()
+	conn, err := dialer.DialContext(ctx, "tcp", lis.Addr().String())
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	told, err := io.ReadAll(conn)
+	if len(told) > 0 {
+		err = nil // the connection is not closed the TLS way
+	}
+	return string(told), err
+}
+
+func with(pair testcert.Pair, t *testing.T) func(*tls.Config) {
+	c := pair.TLS(t)
+	return func(config *tls.Config) {
+		// Whatever the server asks for.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
+	}
+}
+
+func TestHandshakes(t *testing.T) {
+	l := newLocked(t)
+	lis := l.open(t, "grpcs://127.0.0.1:0")
+	usage := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
+	for name, tc := range map[string]struct {
+		change func(*tls.Config)
+		told   string
+		failed string // what the server says
+	}{
+		"right certificate": {with(l.clients.Issue("ci"), t), "ci", ""},
+		"no certificate":    {func(*tls.Config) {}, "nobody", ""},
+		"other authority":   {with(testcert.NewAuthority(t).Issue("ci"), t), "", "unknown authority"},
+		"server's own":      {with(l.ca.Issue("ci"), t), "", "unknown authority"},
+		"expired":           {with(l.clients.Issue("ci", testcert.Expired), t), "", "expired"},
+		"not for clients":   {with(l.clients.Issue("ci", usage), t), "", "incompatible key usage"},
+		"TLS 1.2":           {func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, "", "version"},
+		"distrusts us":      {func(c *tls.Config) { c.RootCAs = l.clients.Pool() }, "", "certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told, err := l.knock(t, lis, tc.change)
+			if told != tc.told || (err == nil) != (tc.told != "") {
+				t.Errorf("the client was told %q, %v, want %q", told, err, tc.told)
+			}
+			if tc.failed == "" {
+				return
+			}
+			select {
+			case err := <-l.failed:
+				if !strings.Contains(err.Error(), tc.failed) {
+					t.Errorf("the handshake failed with %v, want %q", err, tc.failed)
+				}
+			case <-time.After(hangGuard):
+				t.Error("the server did not tell of the handshake")
+			}
+		})
+	}
+	if len(l.failed) > 0 {
+		t.Errorf("one handshake more failed: %v", <-l.failed)
+	}
+}
+
+// A check whether the port answers is not an attempt to get in, and garbage is.
+func TestWhoLeavesBeforeTheHandshakeDidNotFail(t *testing.T) {
+	l := newLocked(t)
+	lis := l.open(t, "grpcs://127.0.0.1:0")
+	for _, say := range []string{"", "GET / HTTP/1.1\r\n\r\n"} {
+		conn, err := net.Dial("tcp", lis.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, say); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.ReadAll(conn)
+		_ = conn.Close()
+	}
+	select {
+	case err := <-l.failed:
+		if !strings.Contains(err.Error(), "does not look like a TLS handshake") {
+			t.Errorf("told of %v", err)
+		}
+	case <-time.After(hangGuard):
+		t.Error("not told of garbage")
+	}
+	if len(l.failed) > 0 {
+		t.Errorf("told of %v, too", <-l.failed)
+	}
+}
+
+func TestBeyondLoopback(t *testing.T) {
+	l := newLocked(t)
+	for raw, want := range map[string]listen.Kind{
+		"grpcs://0.0.0.0:0": listen.KindUnauthenticated, "grpcs://[::]:0": listen.KindUnauthenticated, "grpcs://127.0.0.1:0": 0,
+	} {
+		u, err := listen.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lis, err := listen.Listen(t.Context(), u, listen.Locks{TLS: l.lock})
+		var typed *listen.Error
+		switch {
+		case want == 0 && err != nil:
+			t.Errorf("%s: %v", raw, err)
+		case want != 0 && (!errors.As(err, &typed) || typed.Kind != want || !strings.Contains(err.Error(), "principals_file")):
+			t.Errorf("%s: %v, want kind %v that names principals_file", raw, err, want)
+		}
+		if err == nil {
+			_ = lis.Close()
+		}
+	}
+	lis := l.open(t, "grpcs://0.0.0.0:0")
+	if addr := lis.URL().Addr; addr.Addr().String() != "0.0.0.0" || addr.Port() == 0 {
+		t.Errorf("listens on %v", lis.URL())
+	}
+	if told, err := l.knock(t, lis, func(*tls.Config) {}); told != "nobody" {
+		t.Errorf("told %q, %v", told, err)
+	}
+}
+
+// Whoever is connected stays so; whoever comes is met by the new files, or by
+// the old ones while the new are wrong.
+func TestKeysAreReadAgain(t *testing.T) {
+	l := newLocked(t)
+	lis := l.open(t, "grpcs://127.0.0.1:0")
+	client := with(l.clients.Issue("ci"), t)
+	if told, err := l.knock(t, lis, client); told != "ci" {
+		t.Fatalf("told %q, %v", told, err)
+	}
+	if err := os.Chmod(l.files.Key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a broken key is told", func() bool {
+		if told, err := l.knock(t, lis, client); told != "ci" {
+			t.Fatalf("while the key is broken: %q, %v", told, err)
+		}
+		return len(l.broken) > 0
+	})
+	if err := <-l.broken; !strings.Contains(err.Error(), "chmod 600 "+l.files.Key) {
+		t.Errorf("told %v", err)
+	}
+	next := testcert.NewAuthority(t)
+	next.Issue("server").Write(t, l.dir, "server")
+	testcert.WriteFile(t, l.files.ClientCA, next.PEM)
+	trusting := func(c *tls.Config) { c.RootCAs = next.Pool() }
+	eventually(t, "the new keys are used", func() bool {
+		told, _ := l.knock(t, lis, trusting)
+		return told == "nobody"
+	})
+	told, err := l.knock(t, lis, func(c *tls.Config) { trusting(c); client(c) })
+	if err == nil {
+		t.Errorf("a certificate of the authority that is gone: told %q", told)
+	}
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(hangGuard); !done(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func TestKeysThatCannotBeUsed(t *testing.T) {
+	ca := testcert.NewAuthority(t)
+	for name, tc := range map[string]struct {
+		spoil func(dir string, f *listen.TLSFiles)
+		says  string
+	}{
+		"no certificate": {func(_ string, f *listen.TLSFiles) { f.Certificate += ".none" }, "no such file"},
+		"no key":         {func(_ string, f *listen.TLSFiles) { f.Key += ".none" }, "no such file"},
+		"open key":       {func(_ string, f *listen.TLSFiles) { _ = os.Chmod(f.Key, 0o640) }, "chmod 600"},
+		"loose authority": {func(dir string, f *listen.TLSFiles) {
+			f.ClientCA = testcert.WriteFile(t, filepath.Join(dir, "ca"), ca.PEM)
+			_ = os.Chmod(f.ClientCA, 0o666)
+		}, "chmod go-w"},
+		"other key": {func(dir string, f *listen.TLSFiles) { _, f.Key = ca.Issue("x").Write(t, dir, "x") }, "no certificate for the key"},
+		"junk":      {func(dir string, f *listen.TLSFiles) { testcert.WriteFile(t, f.Certificate, []byte("junk")) }, "no certificate for the key"},
+		"no authority": {func(dir string, f *listen.TLSFiles) {
+			f.ClientCA = testcert.WriteFile(t, filepath.Join(dir, "ca"), []byte("junk"))
+		}, "no certificate in PEM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			var files listen.TLSFiles
+			files.Certificate, files.Key = ca.Issue("server").Write(t, dir, "server")
+			tc.spoil(dir, &files)
+			_, err := listen.LoadTLS(files, nil)
+			var typed *secretfile.Error
+			if !errors.As(err, &typed) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("LoadTLS = %v, want %q", err, tc.says)
+			}
+		})
+	}
+}

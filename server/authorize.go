@@ -1,0 +1,137 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
+)
+
+// need is what a call needs.
+type need struct {
+	permission auth.Permissions // nothing beyond being somebody, if zero
+	open       bool             // it is anybody's, without being looked at
+	local      bool             // it is not there for callers that come by TLS
+}
+
+// needs says what every call needs, by full method. A call that is not in it is
+// not there; a test proves it complete.
+var needs = map[string]need{
+	execwirev1.ProcessService_GetProcess_FullMethodName:       {permission: auth.View},
+	execwirev1.ProcessService_ListProcesses_FullMethodName:    {permission: auth.View},
+	execwirev1.ProcessService_WatchProcess_FullMethodName:     {permission: auth.View},
+	execwirev1.ProcessService_ReadOutput_FullMethodName:       {permission: auth.View},
+	execwirev1.ProcessService_SnapshotOutput_FullMethodName:   {permission: auth.View},
+	execwirev1.ProcessService_WaitProcess_FullMethodName:      {permission: auth.View},
+	execwirev1.ProcessService_StartProcess_FullMethodName:     {permission: auth.Start},
+	execwirev1.ProcessService_RunProcess_FullMethodName:       {permission: auth.Start},
+	execwirev1.ProcessService_WriteStdin_FullMethodName:       {permission: auth.Control},
+	execwirev1.ProcessService_CloseStdin_FullMethodName:       {permission: auth.Control},
+	execwirev1.ProcessService_ResizeTerminal_FullMethodName:   {permission: auth.Control},
+	execwirev1.ProcessService_SignalProcess_FullMethodName:    {permission: auth.Control},
+	execwirev1.ProcessService_TerminateProcess_FullMethodName: {permission: auth.Control},
+	execwirev1.SessionService_AttachSession_FullMethodName:    {permission: auth.Session},
+	execwirev1.SessionService_ListSessions_FullMethodName:     {permission: auth.Session},
+	execwirev1.SessionService_CloseSession_FullMethodName:     {permission: auth.Session},
+	execwirev1.SessionService_GrantSession_FullMethodName:     {permission: auth.Session},
+
+	execwirev1.EnvironmentService_GetEnvironment_FullMethodName: {permission: auth.Environment},
+
+	healthpb.Health_Check_FullMethodName: {open: true},
+	healthpb.Health_List_FullMethodName:  {open: true},
+	healthpb.Health_Watch_FullMethodName: {open: true},
+
+	reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName:      {local: true},
+	reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {local: true},
+}
+
+// authorize puts the principal of a call into its context, if it may make the
+// call.
+func (s *Server) authorize(ctx context.Context) (context.Context, error) {
+	method, _ := grpc.Method(ctx)
+	need, known := needs[method]
+	switch {
+	case need.open:
+		return ctx, nil
+	case need.local && cameByTLS(ctx):
+		return nil, notImplemented(method)
+	}
+	caller, err := s.cfg.Authenticate(ctx)
+	record := callRecordOf(ctx)
+	record.principal, record.via, record.refusal = caller.Principal, caller.Via, err
+	switch {
+	case err != nil:
+		return nil, fromAuth(err)
+	case caller.Principal.IsZero():
+		return nil, fromAuth(errNobody)
+	case !known:
+		return nil, notImplemented(method)
+	case !caller.May.Has(need.permission):
+		name := need.permission.String()
+		return nil, failure(codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED, map[string]string{"permission": name},
+			caller.Principal.String()+" may not do this: the table of principals does not allow it to "+name)
+	}
+	return auth.WithPrincipal(ctx, caller.Principal), nil
+}
+
+// errNobody is an authenticator's that lets nobody in without saying why.
+var errNobody = &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errors.New("nobody was identified")}
+
+func cameByTLS(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	return ok && p.AuthInfo != nil && p.AuthInfo.AuthType() == "tls"
+}
+
+// unauthenticated is all that a caller is told who was not let in: which part
+// of what it showed was wrong is in the log.
+const unauthenticated = "the caller is not known here: show a token or a certificate that the server's table of principals has"
+
+// authErrors translates the kinds of package auth; a test proves it complete.
+var authErrors = map[auth.Kind]translation{
+	auth.KindNoPrincipal:         {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindPeerUnknown:         {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindCredentialMissing:   {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindHeaderInvalid:       {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindTokenInvalid:        {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindTokenExpired:        {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindTokenNotYetValid:    {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindIssuerMismatch:      {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindAudienceMismatch:    {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindNotListed:           {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindCredentialsDisagree: {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindCertificateExpired:  {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
+	auth.KindOnBehalfOfRefused:   {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED},
+	auth.KindTooManyAttempts:     {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS},
+}
+
+// fromAuth translates why a caller was not let in.
+func fromAuth(err error) error {
+	var typed *auth.Error
+	t, ok := translation{}, false
+	if errors.As(err, &typed) {
+		t, ok = authErrors[typed.Kind]
+	}
+	if !ok {
+		t = authErrors[auth.KindNoPrincipal]
+	}
+	text, details := unauthenticated, []protoadapt.MessageV1(nil)
+	switch t.reason {
+	case execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED:
+		text = "the caller may not act on behalf of whom it named"
+	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
+		text = "too many attempts to authenticate from this address failed: wait before the next"
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(typed.RetryAfter)})
+	}
+	return failure(t.code, t.reason, nil, text, details...)
+}
