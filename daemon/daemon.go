@@ -28,6 +28,11 @@ type Options struct {
 	// Environ is what environment policies take from. Nil is the environment of
 	// this program.
 	Environ []string
+	// AdoptOrphans makes the program the parent of processes' descendants whose
+	// own parents have ended, without which no kill can be verified. It is for
+	// programs that are nothing but a server: children of the program that call
+	// setsid, whoever started them, then count as descendants of processes.
+	AdoptOrphans bool
 	// OnListen is called with the URL of every listener as it begins to accept,
 	// with the port that the kernel chose. Nil calls nothing.
 	OnListen func(url string)
@@ -74,7 +79,13 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	cgroups, err := process.OpenCgroups(cfg.Cgroup)
+	if err != nil {
+		return nil, err
+	}
 	supervisor := process.NewSupervisor(process.Config{
+		Cgroups:         cgroups,
+		AdoptOrphans:    opts.AdoptOrphans,
 		StdinQueueBytes: int(cfg.StdinQueue),
 		MaxWriteBytes:   int(cfg.StdinWrite),
 		Logger:          opts.Logger,
@@ -98,6 +109,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Authenticate: doorkeeper.authenticate,
 		Logger:       opts.Logger,
 		Version:      opts.Version,
+		KillMethod:   supervisor.KillMethod(),
 		Environ:      opts.Environ,
 	})
 	channel := inproc.New(

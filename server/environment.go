@@ -42,10 +42,12 @@ func (s *environmentService) GetEnvironment(context.Context, *execwirev1.GetEnvi
 		TemporaryDirectory: os.TempDir(),
 		CpuCount:           uint32(runtime.GOMAXPROCS(0)),
 		Limits:             s.server.cfg.Limits.toMessage(),
+		KillMethod:         toMethod(s.server.cfg.KillMethod),
 		Features: []execwirev1.Feature{
 			execwirev1.Feature_FEATURE_PROCESSES,
 			execwirev1.Feature_FEATURE_RUN_RESUME,
 			execwirev1.Feature_FEATURE_WAIT_CONDITIONS,
+			execwirev1.Feature_FEATURE_KILL_TREE,
 		},
 	}, nil
 }

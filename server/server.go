@@ -12,6 +12,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
 
@@ -53,6 +54,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Version is reported to clients.
 	Version string
+	// KillMethod is the strongest means of killing that works here, to be
+	// reported to clients.
+	KillMethod process.Method
 	// Environ is the environment that environment policies take from, in the
 	// form of os.Environ.
 	Environ []string

@@ -29,6 +29,10 @@ func toMethod(m process.Method) execwirev1.KillMethod {
 	switch m {
 	case process.MethodProcessGroup:
 		return execwirev1.KillMethod_KILL_METHOD_PROCESS_GROUP
+	case process.MethodDescendants:
+		return execwirev1.KillMethod_KILL_METHOD_DESCENDANTS
+	case process.MethodCgroup:
+		return execwirev1.KillMethod_KILL_METHOD_CGROUP
 	default:
 		return execwirev1.KillMethod_KILL_METHOD_UNSPECIFIED
 	}

@@ -106,6 +106,8 @@ func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, erro
 			SnapshotBytes:  s.cfg.Limits.Snapshot,
 			MaxReaders:     s.cfg.Limits.Readers,
 		},
+		LeaveDescendants: req.GetLeaveDescendants(),
+
 		PipeStdin: req.GetIo().GetPipes().GetStdin() == execwirev1.StdinMode_STDIN_MODE_PIPE,
 	}
 	setLimits(&spec, req.GetLimits())

@@ -70,7 +70,9 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 		Version:  buildVersion(),
 		Logger:   logger,
 		OnChange: mem.changed,
-		OnListen: func(url string) { fmt.Fprintln(std.out, url) },
+		// Nothing else here starts processes.
+		AdoptOrphans: true,
+		OnListen:     func(url string) { fmt.Fprintln(std.out, url) },
 		OnDrain: func(processes int) {
 			logger.Info("waiting for processes to end; another signal ends them at once", "processes", processes)
 		},

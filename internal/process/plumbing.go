@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/creack/pty"
@@ -112,6 +113,19 @@ func (pl *plumbing) openTerminal(size WindowSize) error {
 	}
 	pl.child = [3]int{tty, tty, tty}
 	return nil
+}
+
+// identify names what the child's descendants can be known by. Both ends of a pipe have the same identity.
+func (pl *plumbing) identify() (streams []fileID) {
+	for i, fd := range pl.child {
+		if i == 0 && pl.stdin == nil && pl.terminal == nil {
+			continue // /dev/null is everybody's
+		}
+		if id, ok := identifyFile(fd); ok && !slices.Contains(streams, id) {
+			streams = append(streams, id)
+		}
+	}
+	return streams
 }
 
 // closeChild closes the child's descriptors, which are its own from the fork on: as long as we hold one, we never see

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -48,7 +49,9 @@ type Process struct {
 	in         *stdin   // nil: /dev/null
 	terminal   *os.File // nil: pipes
 	pidfdFile  *os.File
-	pidfd      syscall.RawConn // of pidfdFile, which is closed with the process
+	pidfd      syscall.RawConn // of pidfdFile, which is closed when the process is let go
+	kin        *kin
+	cgroup     *cgroup // nil: it has none. It is another's once the process was let go.
 
 	lastOutput atomic.Int64 // when there was output, in ns since startedAt; 0: never
 
@@ -66,8 +69,12 @@ type Process struct {
 	exitedLogged bool
 	timeout      *time.Timer // of Spec.Timeout
 	silence      *time.Timer // of Spec.NoOutputTimeout
-	killTimer    *time.Timer // of the graceful terminations
-	killAt       time.Time
+	sweep        *sweep      // under way
+	ended        bool        // there was one
+	askedGroup   bool        // its group got the signal of a graceful termination
+	closing      bool        // whatever is left of it is being killed, or was
+	reaped       bool
+	letGone      bool // nothing of it is left to look after
 }
 
 // PID is the process's number. It is not for signalling: the number may be another's once the process has exited.
@@ -136,7 +143,7 @@ func (p *Process) wait() {
 	err := p.pidfd.Read(func(fd uintptr) bool {
 		var dead bool
 		var err error
-		info, dead, err = waitChild(fd, p.supervisor.holdZombies, &usage)
+		info, dead, err = waitChild(fd, true, &usage)
 		if err != nil {
 			info = childInfo{}
 		}
@@ -166,6 +173,9 @@ func (p *Process) noteExit(record ExitRecord) {
 	p.state = StateExited
 	close(p.exited)
 	p.advance() // the streams may all have ended before
+	if p.sweep != nil {
+		children.look(p.sweep)
+	}
 	p.mu.Unlock()
 	if p.in != nil {
 		p.in.shut()
@@ -197,31 +207,124 @@ func (p *Process) advance() {
 		p.log.AppendExited()
 	}
 	if p.state < StateClosed && p.exitedLogged && p.open == 0 {
-		p.log.AppendClosed()
-		p.release()
-		p.state = StateClosed
-		close(p.closed)
+		p.finish()
 	}
 }
 
-// release gives up what only a living group needs.
-func (p *Process) release() {
+// finish closes p, after whatever is left of it was killed. Called with mu held.
+func (p *Process) finish() {
+	stays := p.spec.LeaveDescendants && !p.ended
+	switch {
+	case p.sweep != nil:
+		if !p.spec.LeaveDescendants {
+			children.hurry(p.sweep, time.Time{}, true)
+			p.closing = true
+		}
+		return // swept comes back here
+	case !stays && !p.closing && !p.isAlone():
+		p.closing = true
+		p.beginSweep(&sweep{forced: true})
+		return
+	}
+	p.log.AppendClosed()
+	p.stopTimers()
+	p.state = StateClosed
+	if stays {
+		children.leave(p)
+	} else {
+		p.letGo()
+	}
+	close(p.closed)
+}
+
+// isAlone tells whether nobody is left of p but its zombie, which it reaps if its session may be all there is. It is
+// cheap, and sees no orphans outside of the session and the control group. Called with mu held.
+func (p *Process) isAlone() bool {
+	if p.cgroup != nil {
+		if populated, _ := p.cgroup.state(); populated {
+			return false
+		}
+	}
+	p.reap()
+	inUse := true
+	_ = p.pidfd.Control(func(fd uintptr) {
+		// Nobody will get a signal through this. But the kernel looks whether the number is anything's: a process's,
+		// a group's or a session's.
+		_, err := unix.FcntlInt(fd, unix.F_SETOWN, p.pid)
+		inUse = !errors.Is(err, unix.ESRCH)
+	})
+	return !inUse
+}
+
+// reap frees the number of the leader, which is dead. Called with mu held.
+func (p *Process) reap() {
+	if p.reaped {
+		return
+	}
+	p.reaped = true
+	children.reaping(p)
+	_ = p.pidfd.Control(func(fd uintptr) { _, _, _ = waitChild(fd, false, nil) })
+}
+
+func (p *Process) stopTimers() {
 	if p.timeout != nil {
 		p.timeout.Stop()
 	}
 	if p.silence != nil {
 		p.silence.Stop()
 	}
-	if p.killTimer != nil {
-		p.killTimer.Stop()
-		// Those who outlast a graceful termination and hold no stream: nobody will hear of them again.
-		_ = p.signalGroupLocked(unix.SIGKILL)
+}
+
+// letGo gives up what was needed to find and to kill what is left of p. Called with mu held.
+func (p *Process) letGo() {
+	if p.letGone {
+		return
 	}
-	if p.supervisor.holdZombies {
-		_ = p.pidfd.Control(func(fd uintptr) { _, _, _ = waitChild(fd, false, nil) })
-	}
+	p.letGone = true
+	p.reap()
 	_ = p.pidfdFile.Close()
+	children.forget(p)
+	if p.cgroup != nil {
+		if p.exit.Signal == unix.SIGKILL { // perhaps by somebody who killed the whole group
+			p.cgroup.killed.Store(true)
+		}
+		p.cgroup.release()
+	}
 	p.supervisor.remove(p)
+}
+
+// letGoIfAlone is for a process that has closed, when nobody that it left is left.
+func (p *Process) letGoIfAlone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sweep != nil {
+		return
+	}
+	if p.cgroup != nil {
+		if populated, _ := p.cgroup.state(); populated {
+			return
+		}
+	}
+	p.letGo()
+}
+
+// swept is called when a sweep has ended.
+func (p *Process) swept(w *sweep) {
+	if w.result.empty {
+		for _, s := range p.streams {
+			s.forsake()
+		}
+	}
+	p.mu.Lock()
+	p.sweep = nil
+	if p.state == StateClosed {
+		p.letGo()
+	} else {
+		p.advance()
+	}
+	p.mu.Unlock()
+	close(w.done)
+	p.supervisor.ran()
 }
 
 // abandon gives up on streams that are still open after the exit, held by descendants outside the group.

@@ -46,16 +46,19 @@ func (p *Process) signalLeader(sig syscall.Signal) error {
 func (p *Process) signalGroup(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.state == StateClosed {
+		return errAlreadyExited() // those who were left alone are not its any more
+	}
 	return p.signalGroupLocked(sig)
 }
 
-// signalGroupLocked signals the group through the pidfd, or by its number, which the leader's zombie reserves until p
-// is closed. Called with mu held.
+// signalGroupLocked signals the group through the pidfd, or by its number, which the leader's zombie reserves until it
+// is reaped. Called with mu held.
 func (p *Process) signalGroupLocked(sig syscall.Signal) error {
 	switch {
-	case !p.supervisor.holdZombies:
+	case !p.supervisor.groupsByNumber:
 		return p.sendPidfd(sig, unix.PIDFD_SIGNAL_PROCESS_GROUP)
-	case p.state == StateClosed:
+	case p.reaped:
 		return errAlreadyExited()
 	}
 	return signalError(unix.Kill(-p.pid, sig))

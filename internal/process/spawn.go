@@ -12,8 +12,9 @@ import (
 
 // child is a process that was just started.
 type child struct {
-	pid   int
-	pidfd *os.File
+	pid    int
+	pidfd  *os.File
+	cgroup *cgroup // nil: it has none
 }
 
 // busyRetries is how often an exec is tried again that failed because the program is open for writing. It was not
@@ -23,19 +24,40 @@ const busyRetries = 5
 
 // spawn forks and executes. If it fails there is no child.
 func (s *Supervisor) spawn(spec *Spec, program string, pl *plumbing) (child, error) {
-	for wait := time.Millisecond; ; wait *= 2 {
-		c, err := s.forkExec(spec, program, pl)
-		if err == nil {
+	group := s.config.Cgroups.take()
+	for wait := time.Millisecond; ; {
+		c, err := s.forkExec(spec, program, pl, group)
+		switch {
+		case err == nil:
 			return c, nil
-		}
-		if !errors.Is(err, unix.ETXTBSY) || wait >= 1<<busyRetries*time.Millisecond {
+		case group != nil && mayRefuseCgroup(err):
+			group.discard()
+			group = nil // if it was not the control group, the next try says so
+		case errors.Is(err, unix.ETXTBSY) && wait < 1<<busyRetries*time.Millisecond:
+			<-time.NewTimer(wait).C
+			wait *= 2
+		default:
+			if group != nil {
+				group.release()
+			}
 			return child{}, spec.explain(program, err)
 		}
-		<-time.NewTimer(wait).C
 	}
 }
 
-func (s *Supervisor) forkExec(spec *Spec, program string, pl *plumbing) (child, error) {
+// mayRefuseCgroup tells errors that a fork fails with when the control group was removed, cannot take processes or is
+// beyond an old kernel. Some may be an exec's as well.
+func mayRefuseCgroup(err error) bool {
+	for _, errno := range []syscall.Errno{unix.ENODEV, unix.EBUSY, unix.EOPNOTSUPP, unix.EACCES, unix.EINVAL, unix.E2BIG} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// forkExec starts the child in a control group, unless it is nil.
+func (s *Supervisor) forkExec(spec *Spec, program string, pl *plumbing, group *cgroup) (child, error) {
 	pidfd := -1
 	attr := syscall.ProcAttr{
 		Dir:   spec.Cwd,
@@ -46,6 +68,14 @@ func (s *Supervisor) forkExec(spec *Spec, program string, pl *plumbing) (child, 
 	if spec.limited() {
 		runtime.LockOSThread() // the thread that forks is the one that traces
 		defer runtime.UnlockOSThread()
+	}
+	if group != nil {
+		fd, err := group.open()
+		if err != nil {
+			return child{}, unix.ENODEV // it was removed
+		}
+		defer unix.Close(fd)
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 	}
 	restore := s.inherited.clearMask()
 	pid, err := syscall.ForkExec(program, spec.argv(), &attr)
@@ -66,7 +96,7 @@ func (s *Supervisor) forkExec(spec *Spec, program string, pl *plumbing) (child, 
 	if err != nil {
 		return child{}, disown(pid, err)
 	}
-	return child{pid: pid, pidfd: file}, nil
+	return child{pid: pid, pidfd: file, cgroup: group}, nil
 }
 
 // disown kills and reaps a child that cannot be watched.

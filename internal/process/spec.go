@@ -26,7 +26,8 @@ type Spec struct {
 	Terminal *WindowSize
 	// PipeStdin gives a child without a terminal a pipe for stdin. False: stdin is /dev/null.
 	PipeStdin bool
-	// Timeout is the most wall-clock time from the start; then the process group is killed with CauseTimeout. 0: none.
+	// Timeout is the most wall-clock time from the start; then it is killed with all its descendants, with
+	// CauseTimeout. 0: none.
 	Timeout time.Duration
 	// NoOutputTimeout is the most time without output, then the same happens with CauseNoOutput. Time in which output
 	// waits for room in the owner's window does not count. 0: none.
@@ -38,6 +39,9 @@ type Spec struct {
 	// Nice is added to this process's own nice value, -MaxNice to MaxNice; the sum ends at the ends of the range, -20
 	// and 19. 0 changes nothing.
 	Nice int
+	// LeaveDescendants leaves alone what is left of the process when it closes. It then ends with the Supervisor, or
+	// with Terminate. Otherwise it is killed.
+	LeaveDescendants bool
 	// Output bounds the event log.
 	Output eventlog.Limits
 }

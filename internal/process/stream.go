@@ -42,6 +42,7 @@ type stream struct {
 	leaderGone bool // settle was called
 	settled    bool // what was readable at the exit is in the log
 	owed       int  // at most this much of it is not, unless settled
+	forsaken   bool // whoever still holds the other end is no descendant: it ends when it is dry
 }
 
 // outcome is what one read came to.
@@ -99,6 +100,7 @@ func (s *stream) step(fd uintptr) outcome {
 			s.settledLocked()
 		}
 		return more
+	case s.forsaken: // dry or at its end
 	case errors.Is(err, unix.EAGAIN), s.terminal && errors.Is(err, unix.EIO) && !s.leaderGone:
 		// EIO says that no process has the terminal open. While the leader lives it may open it again, and closing
 		// our end would hang it up.
@@ -151,6 +153,23 @@ func (s *stream) settle() {
 		// The goroutine may have met EIO before, and would not be told again. It closes the file; to do that here
 		// would wait for it.
 		_ = s.file.SetReadDeadline(longAgo)
+	}
+}
+
+// forsake gives the stream up when everything that is readable has been read: all that could rightly write to it are
+// dead. The stream's goroutine does it later if the owner has no room now.
+func (s *stream) forsake() {
+	s.mu.Lock()
+	s.forsaken = true
+	s.mu.Unlock()
+	var last outcome
+	_ = s.conn.Control(func(fd uintptr) {
+		for last = more; last == more; {
+			last = s.step(fd)
+		}
+	})
+	if last == ended {
+		_ = s.file.SetReadDeadline(longAgo) // the goroutine closes the file
 	}
 }
 

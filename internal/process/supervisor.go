@@ -21,6 +21,13 @@ type Config struct {
 	StdinQueueBytes int          // default 1 MiB: most bytes that wait to be written to one process
 	MaxWriteBytes   int          // default 1 MiB: most bytes of one WriteStdin
 	Logger          *slog.Logger // default: discards
+
+	// Cgroups is where processes get control groups; the Supervisor closes it. Nil: they get none.
+	Cgroups *Cgroups
+	// AdoptOrphans makes this program the parent of all descendants whose own parents have ended, so that none can
+	// hide. Children of this program in another session than its own then count as descendants of processes, are
+	// reaped, and may be killed: set it only if nothing else in the program starts such children.
+	AdoptOrphans bool
 }
 
 func (c Config) withDefaults() Config {
@@ -38,11 +45,14 @@ func (c Config) withDefaults() Config {
 
 // Supervisor starts processes and owns all their goroutines. All methods may be called concurrently.
 type Supervisor struct {
-	config      Config
-	inherited   inherited
-	holdZombies bool // see the package's comment
-	ctx         context.Context
-	cancel      context.CancelCauseFunc
+	config    Config
+	inherited inherited
+	adopts    bool
+	ended     func() // what Close does once at its end
+
+	groupsByNumber bool // see the package's comment
+	ctx            context.Context
+	cancel         context.CancelCauseFunc
 
 	// findDirectory is checkDirectory: what a start waits for when a file system is dead, for ever if need be.
 	findDirectory func(dir string) error
@@ -56,19 +66,39 @@ type Supervisor struct {
 }
 
 // NewSupervisor prepares this process to have children: it marks all its descriptors above 2 close-on-exec and takes
-// over signals that it was started to ignore, until Close. Nothing is kept running while there are no processes.
+// over signals that it was started to ignore, until Close. Nothing is kept running while there are no processes, but
+// for a goroutine that waits if it adopts orphans.
 func NewSupervisor(config Config) *Supervisor {
 	s := &Supervisor{
-		config:      config.withDefaults(),
-		inherited:   shedInherited(),
-		holdZombies: !canSignalGroups(),
-		processes:   make(map[*Process]struct{}),
-		idle:        make(chan struct{}),
+		config:         config.withDefaults(),
+		inherited:      shedInherited(),
+		groupsByNumber: !canSignalGroups(),
+		processes:      make(map[*Process]struct{}),
+		idle:           make(chan struct{}),
 
 		findDirectory: checkDirectory,
 	}
+	s.ended = sync.OnceFunc(s.end)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	if config.AdoptOrphans {
+		err := children.startAdopting()
+		if s.adopts = err == nil; err != nil {
+			s.config.Logger.Warn("orphans cannot be adopted, so no kill can be verified", "error", err)
+		}
+	}
 	return s
+}
+
+// end gives back what NewSupervisor took.
+func (s *Supervisor) end() {
+	if s.adopts {
+		children.stopAdopting()
+	}
+	children.rest()
+	if err := s.config.Cgroups.Close(); err != nil {
+		s.config.Logger.Warn("failed to remove control groups", "error", err)
+	}
+	s.inherited.release()
 }
 
 // canSignalGroups asks the kernel whether pidfds do for process groups.
@@ -103,23 +133,39 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	p, err := s.bear(spec, program)
+	if err != nil {
+		return nil, err
+	}
+	known := s.add(p)
+	p.begin()
+	if !known { // Close has looked already, and waits for this start
+		p.kill(CauseServerShutdown)
+		<-p.waited
+		p.abandon()
+		<-p.closed
+		return nil, errClosing()
+	}
+	return p, nil
+}
+
+// bear makes a process of a child that it forks.
+func (s *Supervisor) bear(spec Spec, program string) (*Process, error) {
 	pl, err := plumb(&spec)
 	if err != nil {
 		return nil, err
 	}
+	begun := children.beginFork()
+	defer children.endFork(begun)
+	k := &kin{forked: ticksNow(), streams: pl.identify()}
 	c, err := s.spawn(&spec, program, pl)
 	pl.closeChild()
 	if err != nil {
 		pl.closeAll()
 		return nil, err
 	}
-	p := s.adopt(spec, c, pl)
-	if !s.add(p) {
-		pl.closeAll()
-		_ = c.pidfd.Close()
-		return nil, disown(c.pid, errClosing())
-	}
-	p.begin()
+	p := s.adopt(spec, c, pl, k)
+	children.register(p)
 	return p, nil
 }
 
@@ -152,7 +198,7 @@ func (s *Supervisor) checkIdle() {
 }
 
 // adopt makes a Process of a child that runs. Nothing goes on in it before begin.
-func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing) *Process {
+func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing, k *kin) *Process {
 	p := &Process{
 		supervisor: s,
 		spec:       spec,
@@ -161,10 +207,16 @@ func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing) *Process {
 		log:        eventlog.New(spec.Output),
 		terminal:   pl.terminal,
 		pidfdFile:  c.pidfd,
+		kin:        k,
+		cgroup:     c.cgroup,
 		exited:     make(chan struct{}),
 		waited:     make(chan struct{}),
 		closed:     make(chan struct{}),
 		state:      StateRunning,
+	}
+	k.pid = c.pid
+	if c.cgroup != nil {
+		k.cgroup = c.cgroup.path()
 	}
 	p.spec.Env = nil
 	p.pidfd = rawConn(c.pidfd)
@@ -221,13 +273,18 @@ func (s *Supervisor) remove(p *Process) {
 
 // goRun runs f in a goroutine that Close waits for.
 func (s *Supervisor) goRun(f func()) {
-	s.mu.Lock()
-	s.running++
-	s.mu.Unlock()
+	s.runs()
 	go func() {
 		defer s.ran()
 		f()
 	}()
+}
+
+// runs counts something for Close to wait for, until ran.
+func (s *Supervisor) runs() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running++
 }
 
 func (s *Supervisor) ran() {
@@ -239,14 +296,14 @@ func (s *Supervisor) ran() {
 
 var errShutdown = errors.New("the supervisor was closed")
 
-// Close refuses new starts, kills every process with CauseServerShutdown and waits until all are closed and all
-// goroutines and starts under way have ended, or for the end of ctx, whose cause it returns. It frees the logs, so that
+// Close refuses new starts, kills every process with CauseServerShutdown and all descendants, also those that were left
+// alone, and waits until all are closed and all goroutines and starts under way have ended, or for the end of ctx, whose cause it returns. It frees the logs, so that
 // no owner can hold it up; streams that are still open when a process has exited are given up. It may be called again.
 func (s *Supervisor) Close(ctx context.Context) error {
 	processes := s.refuse()
 	for _, p := range processes {
 		p.log.Free()
-		_, _ = p.end(unix.SIGKILL, CauseServerShutdown)
+		p.kill(CauseServerShutdown)
 	}
 	for _, p := range processes {
 		select {
@@ -259,11 +316,21 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.cancel(errShutdown) // for streams that wait for an owner who came after Free
 	select {
 	case <-s.idle:
-		s.inherited.release()
-		return nil
+		return s.settle(ctx)
 	case <-ctx.Done():
 		return fmt.Errorf("failed to wait for %s: %w", s.leftovers(), context.Cause(ctx))
 	}
+}
+
+// settle waits until those are dead who are left of all processes and of which nobody knew whose they were.
+func (s *Supervisor) settle(ctx context.Context) error {
+	if s.adopts {
+		if err := children.settle(ctx); err != nil {
+			return fmt.Errorf("failed to wait for orphans: %w", err)
+		}
+	}
+	s.ended()
+	return nil
 }
 
 func (s *Supervisor) leftovers() string {

@@ -3,7 +3,7 @@ package process
 import (
 	"context"
 	"fmt"
-	"syscall"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,8 +11,9 @@ import (
 
 // Termination says how to end a process.
 type Termination struct {
-	// Graceful sends SIGTERM to the group (and SIGCONT, so that a stopped process takes note), and SIGKILL to whoever
-	// is left after Timeout, or when the process is closed. Otherwise the group gets SIGKILL at once.
+	// Graceful sends SIGTERM to the group and to every descendant outside of it (and SIGCONT, so that a stopped process
+	// takes note), and kills whoever is left after Timeout, or when the process is about to close. Otherwise all are
+	// killed at once.
 	Graceful bool
 	// Timeout is for Graceful only. 0: DefaultGrace.
 	Timeout time.Duration
@@ -27,71 +28,120 @@ const DefaultGrace = 10 * time.Second
 // Method is the rung of the kill ladder that was used.
 type Method uint8
 
-// The rungs.
+// The rungs, from the weakest to the strongest.
 const (
 	MethodNone         Method = iota // nothing was left to kill
-	MethodProcessGroup               // a signal to the process group
+	MethodProcessGroup               // signals to members of the process group, and nobody else was found
+	MethodDescendants                // signals to descendants outside of the process group, too
+	MethodCgroup                     // the kernel killed the control group
 )
+
+func (m Method) String() string {
+	names := [...]string{"none", "process group", "descendants", "cgroup"}
+	if int(m) < len(names) {
+		return names[m]
+	}
+	return fmt.Sprintf("method(%d)", uint8(m))
+}
+
+// KillMethod is the strongest rung that works for processes of this supervisor.
+func (s *Supervisor) KillMethod() Method {
+	if s.config.Cgroups != nil {
+		return MethodCgroup
+	}
+	if _, ok := readStat(os.Getpid()); !ok {
+		return MethodProcessGroup
+	}
+	return MethodDescendants
+}
 
 // TerminateResult says what Terminate did.
 type TerminateResult struct {
 	WasRunning bool   // the process had not exited when the call came
 	Method     Method // the strongest that was used
-	// Verified is set if it is known that no descendant is left alive. It never is on the rung of the process group:
-	// what left the group cannot be seen.
+	// Verified is set if it is known that no descendant is left alive; see the package's comment. It never is without
+	// Config.AdoptOrphans.
 	Verified bool
 	Exit     ExitRecord // of the process; zero if the wait was cut short
 }
 
-// Terminate ends the process group and waits for the process itself to exit. What it began goes on if ctx ends, whose
-// cause it then returns. Of a process that has exited it ends the members of the group that are left, until closed.
-// It may be called any number of times, concurrently and with different modes: the earliest deadline counts.
+// Terminate ends the process with all its descendants, and waits for that. It gives up on those who cannot be killed
+// after some seconds, but not on the process itself. What it began goes on if ctx ends, whose cause it then returns. Of
+// a process that has exited or closed it ends the descendants that are left. It may be called any number of times,
+// concurrently and with different modes: the earliest deadline counts. Kinds: PermissionDenied.
 func (p *Process) Terminate(ctx context.Context, t Termination) (TerminateResult, error) {
-	wasRunning, err := p.beginTermination(t)
+	w, wasRunning, err := p.beginTermination(t)
 	result := TerminateResult{WasRunning: wasRunning}
 	switch {
-	case err == nil:
-		result.Method = MethodProcessGroup
-	case KindOf(err) != AlreadyExited:
+	case err != nil:
 		return result, err
-	}
-	select {
-	case <-p.exited:
+	case w == nil:
+		result.Verified = children.isClear(ctx, p.kin)
 		result.Exit, _ = p.Exit()
 		return result, nil
-	case <-ctx.Done():
-		return result, fmt.Errorf("failed to wait for the exit: %w", context.Cause(ctx))
 	}
+	for _, done := range []<-chan struct{}{w.done, p.exited} {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return result, fmt.Errorf("failed to wait for the exit: %w", context.Cause(ctx))
+		}
+	}
+	result.Method, result.Verified = w.result.method, w.result.verified
+	result.Exit, _ = p.Exit()
+	return result, nil
 }
 
-func (p *Process) beginTermination(t Termination) (wasRunning bool, err error) {
+// kill begins a forced termination.
+func (p *Process) kill(cause Cause) { _, _, _ = p.beginTermination(Termination{Cause: cause}) }
+
+// beginTermination sends the first signal and begins a sweep, or joins the one under way. Those who exited have none
+// if nothing was left to look after.
+func (p *Process) beginTermination(t Termination) (w *sweep, wasRunning bool, err error) {
 	if t.Cause == 0 {
 		t.Cause = CauseTerminated
-	}
-	if !t.Graceful {
-		return p.end(unix.SIGKILL, t.Cause)
 	}
 	if t.Timeout <= 0 {
 		t.Timeout = DefaultGrace
 	}
-	if wasRunning, err = p.end(unix.SIGTERM, t.Cause); err != nil {
-		return wasRunning, err
-	}
-	p.killAfter(t.Timeout)
-	_ = p.signalGroup(unix.SIGCONT)
-	return wasRunning, nil
-}
-
-// end signals the group and notes why, if p was still running and the signal was sent.
-func (p *Process) end(sig syscall.Signal, cause Cause) (wasRunning bool, err error) {
 	p.mu.Lock() // the exit cannot be noted before the cause is
 	defer p.mu.Unlock()
-	wasRunning = p.state < StateExited && !p.isDead()
-	err = p.signalGroupLocked(sig)
-	if wasRunning && err == nil && p.cause == 0 {
-		p.cause = cause
+	w = &sweep{forced: !t.Graceful, deadline: time.Now().Add(t.Timeout)}
+	if wasRunning = p.state < StateExited && !p.isDead(); wasRunning {
+		if err := p.strikeFirst(t); err != nil {
+			return nil, wasRunning, err
+		}
+		w.result.method = MethodProcessGroup
 	}
-	return wasRunning, err
+	switch {
+	case p.letGone:
+		return nil, wasRunning, nil
+	case p.sweep != nil:
+		children.hurry(p.sweep, w.deadline, w.forced)
+		return p.sweep, wasRunning, nil
+	}
+	p.beginSweep(w)
+	return w, wasRunning, nil
+}
+
+// strikeFirst signals the group of a process that runs: it stops it before it is killed, so that it forks no more while
+// its descendants are looked for. It notes why, if the signal was sent. Called with mu held.
+func (p *Process) strikeFirst(t Termination) error {
+	sig := unix.SIGSTOP
+	if t.Graceful {
+		sig = unix.SIGTERM
+	}
+	if err := p.signalGroupLocked(sig); err != nil {
+		return err
+	}
+	if p.cause == 0 {
+		p.cause = t.Cause
+	}
+	if t.Graceful {
+		p.askedGroup = true
+		_ = p.signalGroupLocked(unix.SIGCONT)
+	}
+	return nil
 }
 
 // isDead tells whether the leader ended, perhaps not yet reaped. Called with mu held.
@@ -105,26 +155,16 @@ func (p *Process) isDead() bool {
 	return dead
 }
 
-// killAfter makes SIGKILL follow at the earliest deadline asked for.
-func (p *Process) killAfter(timeout time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.state == StateClosed {
-		return
-	}
-	deadline := time.Now().Add(timeout)
-	switch {
-	case p.killTimer == nil:
-		p.killTimer = time.AfterFunc(timeout, func() { _ = p.signalGroup(unix.SIGKILL) })
-	case deadline.Before(p.killAt):
-		p.killTimer.Reset(timeout)
-	default:
-		return
-	}
-	p.killAt = deadline
+// beginSweep is called with mu held, when there is none.
+func (p *Process) beginSweep(w *sweep) {
+	w.process, w.cgroup = p, p.cgroup
+	w.done = make(chan struct{})
+	w.asked = map[identity]bool{}
+	w.next = longAgo
+	p.sweep, p.ended = w, true
+	p.supervisor.runs()
+	children.begin(w)
 }
 
 // expire is what the timers of Spec do.
-func (p *Process) expire(cause Cause) {
-	_, _ = p.end(unix.SIGKILL, cause)
-}
+func (p *Process) expire(cause Cause) { p.kill(cause) }

@@ -1,0 +1,144 @@
+package process
+
+import (
+	"os"
+	"time"
+)
+
+// run does the family's work until there is none.
+func (f *family) run(stopped chan struct{}) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for f.round() {
+		orphans, next := f.awaits()
+		if !next.IsZero() {
+			timer.Reset(time.Until(next))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+		case <-f.wake:
+		case <-orphans:
+			f.mu.Lock()
+			f.judgeSoon(f.judgeDelay())
+			f.mu.Unlock()
+		}
+	}
+	close(stopped)
+}
+
+// round does what is due, and tells whether there is more to wait for.
+func (f *family) round() bool {
+	f.mu.Lock()
+	if f.isIdle() {
+		f.stopped = nil
+		f.division = nil
+		f.mu.Unlock()
+		return false
+	}
+	now := time.Now()
+	due := f.dueSweeps(now)
+	judge := f.judgeDue(now)
+	f.mu.Unlock()
+	if len(due) == 0 && !judge {
+		return true
+	}
+	d, judged, number, err := f.survey()
+	if err != nil {
+		f.strikeBlindly(due)
+		return true
+	}
+	for _, w := range due {
+		f.advance(w, d, judged)
+	}
+	f.judge(d, judged, number)
+	return true
+}
+
+// dueSweeps forces those whose deadline has passed, and returns those that have to take a step. Called with mu held.
+func (f *family) dueSweeps(now time.Time) (due []*sweep) {
+	for w := range f.sweeps {
+		if !w.forced && !now.Before(w.deadline) {
+			w.force()
+		}
+		if !w.next.IsZero() && !now.Before(w.next) {
+			due = append(due, w)
+		}
+	}
+	return due
+}
+
+// judgeDue is called with mu held.
+func (f *family) judgeDue(now time.Time) bool {
+	return !f.judgeAt.IsZero() && !now.Before(f.judgeAt) || f.strays != nil && !now.Before(f.strays.next)
+}
+
+// awaits returns what there is to wait for: a signal, unless it would tell nothing new, and a time, unless it is zero.
+func (f *family) awaits() (orphans <-chan os.Signal, next time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for w := range f.sweeps {
+		sooner(w.next)
+		if !w.forced {
+			sooner(w.deadline)
+		}
+	}
+	sooner(f.judgeAt)
+	if f.strays != nil {
+		sooner(f.strays.next)
+	}
+	if f.judgeAt.IsZero() {
+		orphans = f.orphans
+	}
+	return orphans, next
+}
+
+// advance has a sweep take a step.
+func (f *family) advance(w *sweep, d *division, judged bool) {
+	s := scene{judged: judged, now: time.Now()}
+	s.members, s.doubtful = d.of(w.process.kin)
+	f.mu.Lock()
+	s.forced = w.forced
+	w.next = time.Time{} // whoever wants an earlier look sets it anew
+	f.mu.Unlock()
+	wait, done := w.step(s)
+	if done {
+		f.complete(w)
+		return
+	}
+	_, exited := w.process.Exit()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w.next.IsZero() && (s.forced || exited) { // a process that lives is waited for, and tells when it ends
+		w.next = time.Now().Add(wait)
+	}
+}
+
+func (f *family) complete(w *sweep) {
+	f.mu.Lock()
+	delete(f.sweeps, w)
+	f.mu.Unlock()
+	w.process.swept(w)
+}
+
+// strikeBlindly kills what can be killed without knowing whom, when the system lists no processes.
+func (f *family) strikeBlindly(due []*sweep) {
+	for _, w := range due {
+		w.strike(w.cgroup != nil)
+		w.used(MethodProcessGroup)
+		f.complete(w)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.judgeAt = time.Time{}
+	for _, waiting := range f.waiters {
+		close(waiting.done)
+	}
+	f.waiters = nil
+}

@@ -1,0 +1,156 @@
+package process
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// sweepPatience bounds how long a kill goes on: processes may hang in the system, or not be ours to kill.
+	sweepPatience = 5 * time.Second
+	// maxStops is how often in a row those who are found anew are stopped before all are killed. What forks faster
+	// than it can be stopped has to be decimated first.
+	maxStops = 8
+	// killWait is how long the killed are waited for before somebody else's turn.
+	killWait = 10 * time.Millisecond
+	// The first and the longest time between two looks at what a graceful termination has left.
+	firstGracefulLook, lastGracefulLook = 2 * time.Millisecond, 50 * time.Millisecond
+)
+
+// sweep ends a process with all that descends from it. The sweeper's goroutine takes its steps; the fields of the
+// second half are guarded by sweeper.mu.
+type sweep struct {
+	process *Process // nil: it is for strays, who are nobody's
+	cgroup  *cgroup  // nil: it has none
+	done    chan struct{}
+	result  sweepResult // when done is closed
+	grip    grip
+	asked   map[identity]bool // who got SIGTERM from a step
+	stops   int
+	giveUp  time.Time // when forced
+	pause   time.Duration
+
+	forced   bool
+	deadline time.Time // when it is forced if it is not yet
+	next     time.Time // when to take the next step; zero: not before the deadline
+}
+
+// sweepResult is what a sweep came to.
+type sweepResult struct {
+	method   Method
+	empty    bool // nobody who could be found is left
+	verified bool // and nobody else either
+}
+
+// scene is what a step gets to see.
+type scene struct {
+	members  []procStat // alive, with the process itself
+	doubtful bool       // there is an orphan that may be another one
+	judged   bool       // all orphans were seen
+	forced   bool
+	now      time.Time
+}
+
+// step takes one step. It returns how long to wait before the next, or that there is none.
+func (w *sweep) step(s scene) (wait time.Duration, done bool) {
+	populated := false
+	if w.cgroup != nil {
+		populated, _ = w.cgroup.state()
+	}
+	if len(s.members) == 0 && !populated {
+		w.finish(s, true)
+		return 0, true
+	}
+	if !s.forced {
+		return w.ask(s.members), false
+	}
+	if w.giveUp.IsZero() {
+		w.giveUp = s.now.Add(sweepPatience)
+	}
+	if s.now.After(w.giveUp) {
+		w.finish(s, false)
+		return 0, true
+	}
+	fresh, err := w.grip.take(s.members, w.group())
+	if fresh > 0 && w.stops < maxStops {
+		w.stops++
+		return 0, false
+	}
+	w.stops = 0
+	w.strike(populated)
+	if err != nil || fresh == 0 && len(s.members) == 0 {
+		w.pause = min(max(2*w.pause, time.Millisecond), killWait)
+	}
+	return w.pause, false
+}
+
+// ask sends SIGTERM to those who did not get it with the process group.
+func (w *sweep) ask(members []procStat) time.Duration {
+	w.pause = min(max(2*w.pause, firstGracefulLook), lastGracefulLook)
+	for _, p := range members {
+		if w.asked[p.identity()] {
+			continue
+		}
+		w.asked[p.identity()] = true
+		inGroup := p.group == w.group()
+		switch {
+		case inGroup && w.process.toldGroup():
+		case !signalExactly(p, unix.SIGTERM, unix.SIGCONT):
+		case inGroup:
+			w.used(MethodProcessGroup)
+		default:
+			w.used(MethodDescendants)
+		}
+	}
+	return w.pause
+}
+
+func (w *sweep) used(m Method) { w.result.method = max(w.result.method, m) }
+
+// strike kills everybody there is, and waits a moment for their end.
+func (w *sweep) strike(populated bool) {
+	if len(w.grip.held) > 0 {
+		w.used(MethodProcessGroup)
+	}
+	if w.grip.outside {
+		w.used(MethodDescendants)
+	}
+	w.grip.kill()
+	if w.process != nil {
+		w.process.killGroup()
+	}
+	if populated && w.cgroup.kill() {
+		w.used(MethodCgroup)
+	}
+	w.grip.release(killWait)
+}
+
+func (w *sweep) finish(s scene, empty bool) {
+	w.grip.release(0)
+	w.result.empty = empty
+	w.result.verified = empty && s.judged && !s.doubtful
+}
+
+// group is the process group that the process was started in.
+func (w *sweep) group() int {
+	if w.process == nil {
+		return 0
+	}
+	return w.process.pid
+}
+
+// toldGroup tells whether everybody who was in the group got the signal of a graceful termination.
+func (p *Process) toldGroup() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.askedGroup
+}
+
+// killGroup kills the process group, also those in it who were forked a moment ago.
+func (p *Process) killGroup() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.signalGroupLocked(syscall.SIGKILL)
+}
