@@ -17,6 +17,9 @@ type Limits struct {
 	// MaxReaders is the most observers at once, and apart from them the most
 	// owners that were replaced and have not noticed yet. Default 64.
 	MaxReaders int
+	// Held has the log begin as if an owner had been released with hold: nothing
+	// is evicted until Own or Free.
+	Held bool
 }
 
 const (
@@ -30,8 +33,8 @@ const (
 	batchBlocks    = 3 // a batch pins at most this many of the largest blocks
 )
 
-// withDefaults returns the limits that a log really works with.
-func (l Limits) withDefaults() Limits {
+// WithDefaults returns the limits that a log really works with.
+func (l Limits) WithDefaults() Limits {
 	l.RetainedBytes = orDefault(l.RetainedBytes, 1<<20, 256)
 	l.RetainedEvents = orDefault(l.RetainedEvents, 50_000, 8)
 	l.WindowBytes = min(orDefault(l.WindowBytes, l.RetainedBytes, 16), l.RetainedBytes)
@@ -73,7 +76,7 @@ func (l Limits) minRoom() int { return min(minFreeBytes, l.WindowBytes/4) }
 // an owner and one observer that is 4 MiB, of which 1.6 MiB only for a flood of
 // tiny events. What Log.Append adds while the log is owned or held comes on top.
 func (l Limits) MaxHeldBytes(streams, cursors int) int {
-	l = l.withDefaults()
+	l = l.WithDefaults()
 	block := l.largestBlock()
 	data := (l.RetainedBytes + 2*streams*l.SnapshotBytes) * 8 / 7
 	data += 4 * streams * block

@@ -6,7 +6,7 @@ import "sync"
 // Writer.WaitRoom, Reader.Next and Owner.Next block. A log needs no closing: it
 // has no goroutines, and its memory goes with the last reference to it.
 type Log struct {
-	limits Limits // as withDefaults returned them
+	limits Limits // as WithDefaults returned them
 
 	mu sync.Mutex
 
@@ -43,7 +43,7 @@ type Log struct {
 // New returns an empty log. It allocates no blocks: a process that says nothing
 // costs a few hundred bytes.
 func New(limits Limits) *Log {
-	l := &Log{limits: limits.withDefaults()}
+	l := &Log{limits: limits.WithDefaults(), held: limits.Held}
 	l.records.first, l.records.end = 1, 1
 	l.acked.next = 1
 	return l

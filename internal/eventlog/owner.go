@@ -21,6 +21,18 @@ type Owner struct {
 func (l *Log) Own(afterSeq uint64) (*Owner, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.own(afterSeq)
+}
+
+// OwnAcknowledged is Own after what was acknowledged last, which nobody can
+// change in between.
+func (l *Log) OwnAcknowledged() (*Owner, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.own(l.acked.next - 1)
+}
+
+func (l *Log) own(afterSeq uint64) (*Owner, error) {
 	if afterSeq > l.lastSeq() {
 		return nil, errFuture(afterSeq, l.lastSeq())
 	}
@@ -49,6 +61,9 @@ func (o *Owner) Next(ctx context.Context, maxBytes int) (Batch, error) {
 func (o *Owner) TryNext(maxBytes int) (Batch, bool, error) {
 	return o.reader.TryNext(maxBytes)
 }
+
+// Notify is like Reader.Notify.
+func (o *Owner) Notify(told func()) { o.reader.Notify(told) }
 
 // Acknowledge says that everything up to and including seq was taken, whether
 // Next returned it or not. A lower seq than before is ignored. It returns

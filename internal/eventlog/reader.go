@@ -20,6 +20,7 @@ type Reader struct {
 	detached bool    // holds nothing any more and is not counted
 	events   []Event // of the last batch
 	pinned   []*block
+	notice   *waiter // of a Notify that was not told yet
 }
 
 // NewReader returns an observer's cursor that starts after the event afterSeq;
@@ -67,6 +68,25 @@ func (r *Reader) TryNext(maxBytes int) (Batch, bool, error) {
 	return r.take(maxBytes, false)
 }
 
+// Notify has told called once, as soon as Next would not block; at once, before
+// it returns, if that is so already. It is how one goroutine waits for many
+// logs. told is called with the log locked: it must neither block nor use the
+// log. A second Notify takes the place of the first, if that was not told yet.
+func (r *Reader) Notify(told func()) {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.notice != nil {
+		l.readers.remove(r.notice)
+	}
+	r.notice = &waiter{
+		ready:  func() bool { return r.waiter.ready() || r.atEnd() },
+		notify: func() { r.notice = nil; told() },
+	}
+	l.readers.add(r.notice)
+	l.readers.wake()
+}
+
 // Close ends the cursor; a pending Next returns ErrClosed. Closing twice does
 // nothing.
 func (r *Reader) Close() {
@@ -102,6 +122,9 @@ func (r *Reader) take(maxBytes int, wait bool) (Batch, bool, error) {
 	}
 	return Batch{}, false, nil
 }
+
+// atEnd reports whether the closed event was returned.
+func (r *Reader) atEnd() bool { return r.log.closedSeq != 0 && r.pos.next > r.log.closedSeq }
 
 // batch is called when there is an event at or after the reader's position.
 func (r *Reader) batch(maxBytes int) Batch {

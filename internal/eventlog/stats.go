@@ -18,6 +18,8 @@ type Stats struct {
 	Owned        bool   // somebody has the ownership
 	Held         bool   // released with hold
 	Acknowledged uint64 // seq; also of the last owner, once there is none
+	// AcknowledgedBytes is the output up to Acknowledged, over all streams.
+	AcknowledgedBytes uint64
 	// UnacknowledgedBytes and ReservedBytes (of buffers that writers have) are
 	// together at most a window. The former is 0 when neither owned nor held.
 	UnacknowledgedBytes  int
@@ -42,6 +44,7 @@ func (l *Log) Stats() Stats {
 		Owned:                l.owner != nil,
 		Held:                 l.held,
 		Acknowledged:         l.acked.next - 1,
+		AcknowledgedBytes:    l.acked.before,
 		UnacknowledgedBytes:  l.unackedBytes,
 		ReservedBytes:        l.reservedBytes,
 		UnacknowledgedEvents: l.unackedEvents,

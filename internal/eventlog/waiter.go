@@ -3,10 +3,12 @@ package eventlog
 import "context"
 
 // waiter is one goroutine's place to wait. Its channel lives as long as the
-// waiter, so that waiting allocates nothing.
+// waiter, so that waiting allocates nothing. One with a notify is told by that
+// instead, and nobody waits in it.
 type waiter struct {
-	ready func() bool   // called with Log.mu held
-	wake  chan struct{} // one slot; filled with Log.mu held
+	ready  func() bool   // called with Log.mu held
+	wake   chan struct{} // one slot; filled with Log.mu held
+	notify func()        // called with Log.mu held
 }
 
 // waiters are those that found nothing to do; guarded by Log.mu. Who is on the
@@ -15,7 +17,7 @@ type waiter struct {
 type waiters []*waiter
 
 func (ws *waiters) add(w *waiter) {
-	if w.wake == nil {
+	if w.wake == nil && w.notify == nil {
 		w.wake = make(chan struct{}, 1)
 	}
 	*ws = append(*ws, w)
@@ -30,6 +32,10 @@ func (ws *waiters) wake() {
 	for _, w := range *ws {
 		if !w.ready() {
 			still = append(still, w)
+			continue
+		}
+		if w.notify != nil {
+			w.notify()
 			continue
 		}
 		select {

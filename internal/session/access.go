@@ -56,7 +56,7 @@ func (r *Registry) OpenFor(principal, id string, access Access) (*Session, error
 	}
 	s, granted := r.find(principal, id)
 	switch {
-	case granted == AccessNone:
+	case granted == AccessNone || s.lease.terms().over:
 		return nil, &Error{Kind: SessionNotFound, Subject: id}
 	case granted < access:
 		return nil, &Error{Kind: SessionAccessDenied, Subject: id}

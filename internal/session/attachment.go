@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/execwire/execwire/internal/eventlog"
 )
 
@@ -104,25 +106,121 @@ func (a *Attachment) Alive() { a.session.lease.alive(a.holder) }
 
 // Lost says that the connection broke. The session is kept for its grace. After
 // a takeover, or when it was said before, it changes nothing.
-func (a *Attachment) Lost() { a.session.lease.leave(a.holder) }
+func (a *Attachment) Lost() { a.leave() }
 
 // Detach gives the attachment up because the client asked for it. What happens
 // is the same as when the connection breaks.
-func (a *Attachment) Detach() { a.session.lease.leave(a.holder) }
+func (a *Attachment) Detach() { a.leave() }
+
+func (a *Attachment) leave() {
+	s := a.session
+	s.lease.leave(a.holder)
+	a.feed.fail(ErrDetached)
+	s.mu.Lock()
+	last := s.reading
+	s.mu.Unlock()
+	if last { // the registry has closed
+		s.closeSpool()
+	}
+}
 
 // Acknowledge says that everything of a process up to seq was taken. A lower
 // seq than before changes nothing, and so does a process that this attachment
 // does not own or that does not exist. A seq that the process has not reached is
 // [eventlog.ErrFutureSeq]. It never blocks on a process or a reader.
-func (a *Attachment) Acknowledge(processID string, seq uint64) error { return nil }
+func (a *Attachment) Acknowledge(processID string, seq uint64) error {
+	it := a.feed.item(processID)
+	if it == nil {
+		return nil
+	}
+	if err := it.cursor.acknowledge(seq); err != nil {
+		if isDismissed(err) {
+			return nil
+		}
+		return err
+	}
+	select {
+	case <-it.process.Closed():
+		a.session.lock()
+		if it.process.owner.item == it {
+			a.session.settle(it.process)
+		}
+		a.session.unlock()
+	default:
+	}
+	return nil
+}
 
 // Attach leases a session of the principal, or a new one. If somebody is
 // attached already it asks that one and waits up to [AnswerTime] for the answer:
 // kind [SessionAttached] if there is one, and without one the attachment is
-// taken over. Other kinds: [SessionNotFound], [DefaultSession], [GraceTooLong],
-// [TooManySessions], [SpoolUnavailable], [Draining] for a new session; and
-// [eventlog.ErrFutureSeq] for a cursor that its process has not reached. A
-// refusal changes nothing.
+// taken over. Other kinds: [SessionNotFound], [SessionAccessDenied] for one that
+// was granted, [DefaultSession], [GraceTooLong], [TooManySessions],
+// [SpoolUnavailable], [Draining] for a new session; and [eventlog.ErrFutureSeq]
+// for a cursor that its process has not reached. A refusal changes nothing.
 func (r *Registry) Attach(ctx context.Context, principal string, req AttachRequest) (*Attachment, error) {
-	return nil, errors.New("attaching does not work yet")
+	if _, err := r.resolveGrace(req.SessionID, req.Grace); err != nil {
+		return nil, err
+	}
+	if req.SessionID == DefaultID {
+		return nil, &Error{Kind: DefaultSession, Subject: DefaultID}
+	}
+	s, err := r.toAttach(principal, req.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.newHolder(&req)
+	if err == nil {
+		err = s.lease.attach(ctx, h)
+	}
+	if h != nil && h.request.spool != nil { // there was one already, or nothing came of it
+		h.request.spool.close()
+	}
+	if err != nil {
+		if req.SessionID == "" {
+			s.lease.close() // nobody knows of it
+		}
+		return nil, err
+	}
+	return &Attachment{session: s, holder: h, feed: h.feed, resumed: req.SessionID != ""}, nil
+}
+
+// toAttach finds the session or makes a new one.
+func (r *Registry) toAttach(principal, id string) (*Session, error) {
+	if id != "" {
+		return r.OpenFor(principal, id, AccessOwner)
+	}
+	s := r.makeSession(uuid.NewString(), principal)
+	s.lease = &lease{sessionID: s.id, grace: r.cfg.DefaultGrace,
+		hooks: leaseHooks{attached: s.onAttached, detached: s.onDetached, ended: s.end}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining {
+		return nil, &Error{Kind: Draining}
+	}
+	if most := r.cfg.SessionsPerPrincipal; most > 0 && r.counts[principal] >= most {
+		return nil, &Error{Kind: TooManySessions, Subject: principal, Limit: int64(most)}
+	}
+	r.leased[s.id] = s
+	r.counts[principal]++
+	return s, nil
+}
+
+// newHolder prepares what an attachment needs. The file for a spool is made here,
+// because it takes time and may fail.
+func (s *Session) newHolder(req *AttachRequest) (*holder, error) {
+	a := &attaching{afterSeq: req.AfterSeq, whenDetached: req.WhenDetached}
+	h := &holder{ping: req.Ping, grace: req.Grace, feed: newFeed(), request: a}
+	h.admit = func() error { return s.admit(a) }
+	s.mu.Lock()
+	has := s.spool != nil
+	s.mu.Unlock()
+	if cfg := s.registry.cfg; a.whenDetached == WhenDetachedSpool && !has && cfg.SpoolBytes > 0 {
+		sp, err := newSpool(cfg.SpoolDirectory, cfg.SpoolBytes, s.registry.background)
+		if err != nil {
+			return nil, &Error{Kind: SpoolUnavailable, Subject: s.id, Detail: err.Error()}
+		}
+		a.spool = sp
+	}
+	return h, nil
 }

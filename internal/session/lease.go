@@ -48,8 +48,10 @@ type holder struct {
 	// session; an error refuses it, and nothing has happened. Nil admits.
 	admit func() error
 
-	// feed is what the client reads. The lease does not look at it.
-	feed *feed
+	// feed is what the client reads, and request what it asked for. The lease does
+	// not look at them.
+	feed    *feed
+	request *attaching
 }
 
 // contest is the question whether a holder is still there.

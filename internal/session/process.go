@@ -1,7 +1,6 @@
 package session
 
 import (
-	"sync"
 	"time"
 
 	"github.com/execwire/execwire/internal/process"
@@ -19,12 +18,15 @@ type Process struct {
 	digest  Digest
 	started chan struct{} // closed when the start has succeeded or failed
 	stdin   *stdin
-	expiry  *time.Timer // guarded by session.mu; removes the record
+	charge  charge
 
-	mu     sync.Mutex
-	owner  ownerState // guarded by mu
-	closed bool       // guarded by mu; the log has ended, and its watcher knows
-	rested bool       // guarded by mu; it was at rest, and the registry knows
+	// Guarded by session.mu.
+	owner   ownerState
+	backlog *backlog    // what was spooled; nil: nothing ever was
+	kept    bool        // it was started, and has an owner or a keeper
+	closed  bool        // the log has ended, and its watcher knows
+	rested  bool        // it was at rest, and the registry knows
+	expiry  *time.Timer // removes the record
 }
 
 // ID returns the id of the process in its session.
@@ -46,36 +48,21 @@ func (p *Process) hasStarted() bool {
 // watchClosed waits for the end of the process's log and begins the retention
 // of its record.
 func (p *Process) watchClosed() {
+	s := p.session
+	defer s.registry.goroutines.Done()
 	<-p.Closed()
-	p.mu.Lock()
+	spec := p.Spec()
+	held := int64(p.Log().Stats().HeldBytes) + described(&spec)
+	s.lock()
+	defer s.unlock()
 	p.closed = true
-	p.mu.Unlock()
-	p.retain()
-}
-
-// retain begins the retention of the record anew if the process has closed and
-// nobody owns it or may come back to it. Whoever ends an ownership calls it.
-func (p *Process) retain() {
-	p.mu.Lock()
-	rests := p.rests()
-	news := rests && !p.rested
-	p.rested = p.rested || rests
-	p.mu.Unlock()
-	if news {
-		p.session.registry.end()
+	s.running--
+	if s.processes[p.id] == p {
+		s.registry.budget.resize(p, max(held, 1))
 	}
-	if rests {
-		p.session.expire(p, p.session.registry.cfg.ClosedRetention)
-		p.session.registry.cfg.OnChange()
-	}
+	s.settle(p)
 }
 
-// isAtRest reports whether the process has closed and is nobody's.
-func (p *Process) isAtRest() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.rests()
-}
-
-// rests is isAtRest with mu held.
-func (p *Process) rests() bool { return p.closed && p.owner == ownerState{} }
+// rests reports whether the process has closed and is nobody's. session.mu is
+// held.
+func (p *Process) rests() bool { return p.closed && p.owner.situation == free }

@@ -44,8 +44,8 @@ type Config struct {
 	// is the directory for temporary files.
 	SpoolDirectory string
 	// OnChange is called when a process was started, has closed or was
-	// forgotten. It must not block and may be called concurrently. Nil calls
-	// nothing.
+	// forgotten. It must not block nor use the registry, and may be called
+	// concurrently. Nil calls nothing.
 	OnChange func()
 	// Logger hears about processes that are terminated for want of an owner.
 	// Nil discards.
@@ -57,12 +57,15 @@ type Config struct {
 type Registry struct {
 	cfg        Config
 	supervisor *process.Supervisor
-	watchers   sync.WaitGroup // one goroutine per process that is not closed
+	budget     *budget
+	goroutines sync.WaitGroup // one per process that is not closed, and those of background
 
 	mu       sync.Mutex
-	sessions map[string]*Session // guarded by mu; default sessions by principal
+	defaults map[string]*Session // guarded by mu; default sessions by principal
 	leased   map[string]*Session // guarded by mu; leased sessions by id
+	counts   map[string]int      // guarded by mu; leased sessions by principal
 	draining bool                // guarded by mu
+	closed   bool                // guarded by mu; no goroutine begins any more
 	active   int                 // guarded by mu; processes that were not at rest yet
 	idle     chan struct{}       // guarded by mu; closed when draining and active == 0
 }
@@ -80,35 +83,45 @@ func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 	return &Registry{
 		cfg:        cfg,
 		supervisor: supervisor,
-		sessions:   make(map[string]*Session),
+		budget:     newBudget(cfg.RetainedTotal),
+		defaults:   make(map[string]*Session),
 		leased:     make(map[string]*Session),
+		counts:     make(map[string]int),
 		idle:       make(chan struct{}),
 	}
 }
 
 // Open returns the principal's own session with that id; an empty id is the
-// default session, which comes into being when it is first asked for. It never
-// blocks.
+// default session, which comes into being when it is first asked for. Kind
+// [SessionNotFound]. It never blocks.
 func (r *Registry) Open(principal, id string) (*Session, error) {
 	if id != "" && id != DefaultID {
 		s, access := r.find(principal, id)
-		if access != AccessOwner {
+		if access != AccessOwner || s.lease.terms().over {
 			return nil, &Error{Kind: SessionNotFound, Subject: id}
 		}
 		return s, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.sessions[principal]
+	s := r.defaults[principal]
 	if s == nil {
-		s = &Session{id: DefaultID, principal: principal, registry: r, processes: make(map[string]*Process)}
-		r.sessions[principal] = s
+		s = r.makeSession(DefaultID, principal)
+		r.defaults[principal] = s
 	}
 	return s, nil
 }
 
-// Drain makes every later start fail with kind [Draining]. Processes that run
-// go on. It may be called more than once.
+// makeSession returns an empty session without a lease.
+func (r *Registry) makeSession(id, principal string) *Session {
+	return &Session{
+		id: id, principal: principal, registry: r, created: time.Now(), whenDetached: WhenDetachedBlock,
+		ended: make(chan struct{}), processes: make(map[string]*Process),
+	}
+}
+
+// Drain makes every later start fail with kind [Draining], and every attachment
+// to a new session. Processes that run go on. It may be called more than once.
 func (r *Registry) Drain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,30 +152,46 @@ func (r *Registry) Active() int {
 }
 
 // Close drains, ends every process with cause [process.ServerShutdown], waits
-// until nothing of them is left, and forgets them. If ctx ends first it says
-// so; a later Close can finish.
+// until nothing of them is left, and forgets them. Attachments are delivered the
+// ends of their processes, and then fail with kind [Draining]; Close does not
+// wait for that. If ctx ends first it says so; a later Close can finish.
 func (r *Registry) Close(ctx context.Context) error {
 	r.Drain()
 	if err := r.supervisor.Close(ctx); err != nil {
 		return errors.Join(errors.New("failed to end every process"), err)
 	}
-	r.watchers.Wait()
 	// Not while holding mu: a session's lock comes before it.
 	for _, s := range r.takeSessions() {
-		s.forgetAll()
+		s.shutDown()
 	}
+	r.goroutines.Wait()
 	return nil
 }
 
 func (r *Registry) takeSessions() []*Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := slices.Collect(maps.Values(r.sessions))
-	clear(r.sessions)
+	r.closed = true
+	list := slices.AppendSeq(slices.Collect(maps.Values(r.defaults)), maps.Values(r.leased))
+	clear(r.defaults)
+	clear(r.leased)
 	return list
 }
 
-// begin counts a process that is about to start.
+// background runs f in a goroutine that Close waits for, or reports false when
+// Close has come so far that it does not wait any more. f must end once all
+// processes have.
+func (r *Registry) background(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.goroutines.Go(f)
+	}
+	return !r.closed
+}
+
+// begin counts a process that is about to start, and the goroutine that will
+// watch it.
 func (r *Registry) begin() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,6 +199,7 @@ func (r *Registry) begin() error {
 		return &Error{Kind: Draining}
 	}
 	r.active++
+	r.goroutines.Add(1)
 	return nil
 }
 

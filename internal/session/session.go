@@ -20,94 +20,172 @@ type Session struct {
 	id        string
 	principal string
 	registry  *Registry
+	created   time.Time
+	lease     *lease            // nil: the default session
+	grants    map[string]Access // guarded by registry.mu; what other principals may
+	ended     chan struct{}     // closed when it is over and nothing is left of it
 
-	// Of leased sessions; the default session has none of it.
-	lease   *lease
-	created time.Time
-	grants  map[string]Access // guarded by registry.mu; what other principals may
+	mu        sync.Mutex
+	processes map[string]*Process // guarded by mu; includes those being started
+	running   int                 // guarded by mu; those that have not closed
+	over      bool                // guarded by mu; nothing is started any more
+	closing   bool                // guarded by mu; over, because the registry closes
+	reading   bool                // guarded by mu; and an attachment still reads
+	changed   bool                // guarded by mu; Config.OnChange is to be called
 
-	mu           sync.Mutex
-	processes    map[string]*Process // guarded by mu; includes those being started
-	whenDetached WhenDetached        // guarded by mu
+	// Of leased sessions, guarded by mu.
+	whenDetached WhenDetached
+	attached     bool
+	feed         *feed    // of the attachment or the spooler; nil: nobody reads
+	spool        *spool   // nil: nothing was to be spooled yet
+	spooler      *spooler // the last one
 }
 
 // ID returns the session's id.
 func (s *Session) ID() string { return s.id }
 
+// lock begins and unlock ends a change. Who has to be told of it is told after
+// it.
+func (s *Session) lock() { s.mu.Lock() }
+
+func (s *Session) unlock() {
+	changed := s.changed
+	s.changed = false
+	s.mu.Unlock()
+	if changed {
+		s.registry.cfg.OnChange()
+	}
+}
+
 // Start starts a process under an id, or returns the one that an equal start
 // (by digest) made before; created tells the two apart. A different start for
 // a taken id is kind [ProcessAlreadyExists]. A start that fails leaves the id
 // free. It blocks while the process is being spawned, also by another caller.
+// Other kinds: [Draining], [SessionClosed], [TooManyProcesses],
+// [RetainedOutputFull].
 func (s *Session) Start(ctx context.Context, id string, digest Digest, spec process.Spec) (p *Process, created bool, err error) {
+	p, _, created, err = s.start(ctx, id, digest, spec, nil)
+	return p, created, err
+}
+
+// StartOwned is Start and Own in one, for a caller that owns what it starts:
+// nothing that the process says is lost before the ownership begins. Of a
+// process that an equal start made before it takes the ownership, from the
+// beginning. If ctx has ended when the process was started, it is kept for the
+// grace as if its owner had been lost then.
+func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec process.Spec, grace *time.Duration) (o *Ownership, created bool, err error) {
+	keep, err := s.registry.resolveGrace(id, grace)
+	if err != nil {
+		return nil, false, err
+	}
+	p, o, created, err := s.start(ctx, id, digest, spec, &keep)
+	if err == nil && o == nil {
+		o, err = p.Own(ctx, 0, grace)
+	}
+	return o, created, err
+}
+
+// start starts a process, owned if a grace is given, or finds it.
+func (s *Session) start(ctx context.Context, id string, digest Digest, spec process.Spec, grace *time.Duration) (p *Process, o *Ownership, created bool, err error) {
 	for {
-		p, created, err := s.claim(id, digest)
+		p, created, err := s.claim(id, digest, &spec)
 		if err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
 		if created {
-			return p, true, s.spawn(ctx, p, spec)
+			o, err := s.spawn(ctx, p, spec, grace)
+			return p, o, true, err
 		}
 		select {
 		case <-p.started:
 		case <-ctx.Done():
-			return nil, false, context.Cause(ctx)
+			return nil, nil, false, context.Cause(ctx)
 		}
 		if p.Process != nil {
-			return p, false, nil
+			return p, nil, false, nil
 		}
 		// The other start failed and gave the id back: this one tries itself,
 		// so that its caller gets an answer of its own.
 	}
 }
 
-// StartOwned is Start and Own in one, for a caller that owns what it starts:
-// nothing that the process says is lost before the ownership begins. Of a
-// process that an equal start made before it takes the ownership, from the
-// beginning. If the ownership cannot be taken of a process that was started, the
-// process is kept for the grace as if its owner had been lost.
-func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec process.Spec, grace *time.Duration) (o *Ownership, created bool, err error) {
-	if _, err := s.registry.resolveGrace(id, grace); err != nil {
-		return nil, false, err
-	}
-	p, created, err := s.Start(ctx, id, digest, spec)
-	if err != nil {
-		return nil, false, err
-	}
-	o, err = p.Own(ctx, 0, grace)
-	return o, created, err
-}
-
 // claim finds the process with the id or reserves the id for a new one.
-func (s *Session) claim(id string, digest Digest) (p *Process, created bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.processes[id]; p != nil {
-		if p.digest != digest {
-			return nil, false, &Error{Kind: ProcessAlreadyExists, Subject: id}
-		}
-		return p, false, nil
-	}
-	if err := s.registry.begin(); err != nil {
-		return nil, false, err
+func (s *Session) claim(id string, digest Digest, spec *process.Spec) (p *Process, created bool, err error) {
+	if p, err := s.claimed(id, digest); p != nil || err != nil {
+		return p, false, err
 	}
 	p = &Process{id: id, session: s, digest: digest, started: make(chan struct{}), stdin: newStdin()}
+	if err := s.registry.makeRoom(p, reserved(spec)); err != nil {
+		return nil, false, err
+	}
+	s.lock()
+	defer s.unlock()
+	other, err := s.claimedLocked(id, digest)
+	if other == nil && err == nil {
+		err = s.admitStart()
+	}
+	if other != nil || err != nil {
+		s.registry.budget.resize(p, 0)
+		return other, false, err
+	}
+	s.running++
 	s.processes[id] = p
 	return p, true, nil
 }
 
-// spawn starts the claimed process or gives the claim back.
-func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec) error {
+// claimed returns the process that has the id already, if any.
+func (s *Session) claimed(id string, digest Digest) (*Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.claimedLocked(id, digest)
+}
+
+func (s *Session) claimedLocked(id string, digest Digest) (*Process, error) {
+	p := s.processes[id]
+	if p != nil && p.digest != digest {
+		return nil, &Error{Kind: ProcessAlreadyExists, Subject: id}
+	}
+	return p, nil
+}
+
+// admitStart refuses a start or counts it. s.mu is held.
+func (s *Session) admitStart() error {
+	if s.over {
+		return &Error{Kind: SessionClosed, Subject: s.id}
+	}
+	if most := s.registry.cfg.ProcessesPerSession; most > 0 && s.running >= most {
+		return &Error{Kind: TooManyProcesses, Subject: s.id, Limit: int64(most)}
+	}
+	return s.registry.begin()
+}
+
+// spawn starts the claimed process or gives the claim back. The process gets its
+// owner or its keeper before it can lose anything: until then its log is held.
+func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grace *time.Duration) (*Ownership, error) {
 	defer close(p.started)
+	spec.Output.Held = grace != nil || s.lease != nil
 	running, err := s.registry.supervisor.Start(ctx, spec)
+	s.lock()
+	defer s.unlock()
+	s.changed = true
 	if err != nil {
 		s.remove(p)
+		s.running--
 		s.registry.end()
-		return err
+		s.registry.goroutines.Done()
+		return nil, err
 	}
 	p.Process = running
-	s.registry.watchers.Go(p.watchClosed)
-	s.registry.cfg.OnChange()
-	return nil
+	p.kept = true
+	var o *Ownership
+	if grace == nil || s.over {
+		s.keep(p)
+	} else if o, err = p.own(context.WithoutCancel(ctx), 0, *grace, owned); err == nil && ctx.Err() != nil {
+		o.lose()
+		o, err = nil, context.Cause(ctx)
+	}
+	go p.watchClosed()
+	return o, err
 }
 
 // Process returns the process with the id. It never blocks: one that is still
@@ -139,47 +217,46 @@ func (s *Session) Processes(after string, limit int) (list []*Process, more bool
 	return list, false
 }
 
-// remove takes the process's record away, if it is still there.
+// remove takes the process's record away, if it is still there. s.mu is held.
 func (s *Session) remove(p *Process) {
-	s.mu.Lock()
-	if s.processes[p.id] == p {
-		delete(s.processes, p.id)
+	if s.processes[p.id] != p {
+		return
 	}
-	s.mu.Unlock()
-	s.registry.cfg.OnChange()
+	delete(s.processes, p.id)
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
+	if p.owner.lost != nil {
+		p.owner.lost.Stop()
+	}
+	if p.backlog != nil && p.owner.item == nil { // or it is still being read
+		p.backlog.discard()
+	}
+	s.registry.budget.resize(p, 0)
+	s.changed = true
 }
 
 // expire removes the record once the retention of closed processes is over,
-// counted anew, unless somebody has taken the process up by then.
+// counted anew, unless somebody has taken the process up by then. s.mu is held.
 func (s *Session) expire(p *Process, after time.Duration) {
 	if after <= 0 {
 		s.remove(p)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.processes[p.id] != p {
 		return
 	}
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
-	p.expiry = time.AfterFunc(after, func() {
-		if p.isAtRest() {
-			s.remove(p)
-		}
-	})
+	p.expiry = time.AfterFunc(after, func() { _ = s.evict(p) })
 }
 
 // forgetAll removes every record and stops what would remove it later.
 func (s *Session) forgetAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, p := range s.processes {
-		if p.expiry != nil {
-			p.expiry.Stop()
-		}
-		p.stopGrace()
-		delete(s.processes, id)
+	s.lock()
+	defer s.unlock()
+	for _, p := range s.processes {
+		s.remove(p)
 	}
 }

@@ -1,0 +1,149 @@
+package session
+
+import (
+	"container/list"
+	"sync"
+
+	"github.com/execwire/execwire/internal/process"
+)
+
+// budget bounds what may have to be kept of all processes together. A process
+// that has not closed is charged what may be retained of its output, its
+// snapshots and its arguments; one that has closed, what its log really holds.
+// The little that a log needs beside its output is not foreseen, see
+// eventlog.Limits.MaxHeldBytes, but counted once the process has closed.
+//
+// When there is no room for a new process, records of those that are at rest give
+// way, the ones that have been longest. Its lock is below those of sessions.
+type budget struct {
+	most int64 // 0: no limit
+
+	mu        sync.Mutex
+	charged   int64      // guarded by mu; of all processes
+	resting   *list.List // guarded by mu; of *Process, those at rest, oldest first
+	evictable int64      // guarded by mu; what they are charged
+}
+
+// charge is the part of one process.
+type charge struct {
+	bytes   int64         // guarded by budget.mu
+	element *list.Element // guarded by budget.mu; in resting
+}
+
+func newBudget(most int64) *budget { return &budget{most: most, resting: list.New()} }
+
+// reserved is what a process is charged until it has closed.
+func reserved(spec *process.Spec) int64 {
+	limits := spec.Output.WithDefaults()
+	streams := 2
+	if spec.Terminal != nil {
+		streams = 1
+	}
+	return int64(limits.RetainedBytes+2*streams*limits.SnapshotBytes) + described(spec)
+}
+
+// described is what is kept of how a process was started.
+func described(spec *process.Spec) int64 {
+	const header = 16 // of a string
+	n := len(spec.Cwd)
+	for _, arg := range spec.Argv {
+		n += len(arg) + header
+	}
+	return int64(n)
+}
+
+// reserve charges a new process, and returns those at rest that have to go for
+// it, charged no more. It reports false, and has done nothing, if there would
+// still be no room.
+func (b *budget) reserve(p *Process, bytes int64) (victims []eviction, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.most > 0 && b.charged-b.evictable+bytes > b.most {
+		return nil, false
+	}
+	for b.most > 0 && b.charged+bytes > b.most {
+		v := eviction{process: b.resting.Front().Value.(*Process)}
+		v.bytes = v.process.charge.bytes
+		b.take(v.process)
+		b.charged -= v.bytes
+		v.process.charge.bytes = 0
+		victims = append(victims, v)
+	}
+	b.charged += bytes
+	p.charge.bytes = bytes
+	return victims, true
+}
+
+// eviction is a process whose record has to go, and what it was charged.
+type eviction struct {
+	process *Process
+	bytes   int64
+}
+
+// resize changes what a process is charged. 0 is for one that is no more.
+func (b *budget) resize(p *Process, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if bytes == 0 {
+		b.take(p)
+	}
+	b.charged += bytes - p.charge.bytes
+	if p.charge.element != nil {
+		b.evictable += bytes - p.charge.bytes
+	}
+	p.charge.bytes = bytes
+}
+
+// rest lets the record of a process give way to others.
+func (b *budget) rest(p *Process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p.charge.element == nil {
+		p.charge.element = b.resting.PushBack(p)
+		b.evictable += p.charge.bytes
+	}
+}
+
+// rouse ends that.
+func (b *budget) rouse(p *Process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.take(p)
+}
+
+// take takes a process off the list. mu is held.
+func (b *budget) take(p *Process) {
+	if p.charge.element != nil {
+		b.resting.Remove(p.charge.element)
+		p.charge.element = nil
+		b.evictable -= p.charge.bytes
+	}
+}
+
+// makeRoom charges a process that is about to start, for which the oldest records
+// of processes at rest are removed as needed: none if that would not be enough,
+// which is kind [RetainedOutputFull]. It costs as much as what it removes. No
+// session's lock is held.
+func (r *Registry) makeRoom(p *Process, bytes int64) error {
+	victims, ok := r.budget.reserve(p, bytes)
+	if !ok {
+		return &Error{Kind: RetainedOutputFull, Limit: r.cfg.RetainedTotal}
+	}
+	for _, v := range victims {
+		if !v.process.session.evict(v.process) {
+			r.budget.resize(v.process, v.bytes) // somebody took it up in the meantime
+		}
+	}
+	return nil
+}
+
+// evict removes the record of a process, if that is still at rest.
+func (s *Session) evict(p *Process) bool {
+	s.lock()
+	defer s.unlock()
+	if !p.rests() {
+		return false
+	}
+	s.remove(p)
+	return true
+}

@@ -1,0 +1,158 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/execwire/execwire/internal/eventlog"
+)
+
+// keep gives a process that no stream owns to whoever keeps the processes of its
+// session: in a leased one the attachment or the spooler, or nobody with its
+// output held or not. s.mu is held.
+func (s *Session) keep(p *Process) {
+	switch {
+	case s.lease == nil || s.over || p.isTaken() || !s.attached && s.whenDetached == WhenDetachedDiscardOldest:
+		p.vacate(ownerState{}, false)
+	case s.feed == nil || s.enter(p, nil) != nil:
+		p.vacate(ownerState{situation: held}, true)
+	}
+	s.settle(p)
+}
+
+// enter puts a process into the feed of whoever keeps them, after what was
+// acknowledged or after afterSeq. s.mu is held.
+func (s *Session) enter(p *Process, afterSeq *uint64) error {
+	p.seal()
+	c, err := p.newCursorFor(s.attached, afterSeq)
+	if err != nil {
+		return err
+	}
+	p.become(ownerState{situation: fed})
+	p.owner.item = s.feed.add(p, c)
+	return nil
+}
+
+// newCursorFor returns a cursor for an attachment or for the spooler.
+func (p *Process) newCursorFor(attachment bool, afterSeq *uint64) (*cursor, error) {
+	if attachment {
+		return p.newCursor(afterSeq)
+	}
+	return p.newSpoolCursor()
+}
+
+// isTaken reports whether the process has closed and all that it said was
+// acknowledged. session.mu is held.
+func (p *Process) isTaken() bool {
+	stats := p.Log().Stats()
+	return stats.Closed && stats.Acknowledged >= stats.LastSeq && (p.backlog == nil || p.backlog.isEmpty())
+}
+
+// settle does what follows when a process has closed, was acknowledged, or has
+// changed hands: one that is finished with is let go, and the retention of its
+// record begins. s.mu is held.
+func (s *Session) settle(p *Process) {
+	if !p.closed {
+		return
+	}
+	if (p.owner.situation == fed || p.owner.situation == held) && p.isTaken() {
+		p.vacate(ownerState{}, false)
+	}
+	if p.owner.situation != free {
+		return
+	}
+	if !p.rested {
+		p.rested = true
+		s.registry.end()
+	}
+	s.registry.budget.rest(p)
+	s.expire(p, s.registry.cfg.ClosedRetention)
+	s.changed = true
+}
+
+// attaching is what an attachment asked for, as far as the lease does not look at
+// it.
+type attaching struct {
+	afterSeq     map[string]uint64
+	whenDetached WhenDetached
+	spool        *spool // made for it; nil: none was needed
+}
+
+// admit refuses an attachment that names what is not there yet. It is called
+// under the lease's lock, just before the attachment is granted.
+func (s *Session) admit(a *attaching) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, seq := range a.afterSeq {
+		if p := s.processes[id]; p != nil && p.kept {
+			if err := p.reached(seq); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// onAttached gives the new holder every process that no stream owns.
+func (s *Session) onAttached(now, before *holder) {
+	s.lock()
+	defer s.unlock()
+	if before != nil {
+		before.feed.fail(&Error{Kind: SessionTakenOver, Subject: s.id})
+	} else if s.feed != nil {
+		s.feed.fail(ErrDetached) // the spooler's
+	}
+	if now.request.whenDetached != WhenDetachedUnchanged {
+		s.whenDetached = now.request.whenDetached
+	}
+	if s.spool == nil {
+		s.spool, now.request.spool = now.request.spool, nil
+	}
+	s.feed, s.attached = now.feed, true
+	for _, p := range s.processes {
+		if !p.kept || p.owner.stream != nil || p.owner.situation == grace {
+			continue
+		}
+		var afterSeq *uint64
+		if seq, ok := now.request.afterSeq[p.id]; ok {
+			afterSeq = &seq
+		}
+		s.resume(p, afterSeq)
+	}
+}
+
+// resume gives a process to a new attachment, unless that has all of it. s.mu is
+// held.
+func (s *Session) resume(p *Process, afterSeq *uint64) {
+	if p.isTaken() && (afterSeq == nil || *afterSeq >= p.Log().Stats().LastSeq) {
+		s.settle(p)
+		return
+	}
+	// It can only fail when too many owners were replaced and none has let go,
+	// and those before this one have.
+	if err := s.enter(p, afterSeq); err == nil {
+		s.settle(p)
+	}
+}
+
+// onDetached leaves the processes to the session's policy.
+func (s *Session) onDetached(before *holder) {
+	s.lock()
+	defer s.unlock()
+	before.feed.fail(ErrDetached)
+	s.feed, s.attached = nil, false
+	if s.whenDetached == WhenDetachedSpool && s.spool != nil {
+		if sp := s.startSpooler(); sp != nil {
+			s.spooler, s.feed = sp, sp.feed
+		}
+	}
+	for _, p := range s.processes {
+		if p.kept && p.owner.situation == fed {
+			s.keep(p)
+		}
+	}
+}
+
+// isDismissed reports errors of a cursor from which the process was taken away.
+func isDismissed(err error) bool {
+	return errors.Is(err, eventlog.ErrReplaced) || errors.Is(err, eventlog.ErrFreed) || errors.Is(err, eventlog.ErrClosed)
+}
