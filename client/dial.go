@@ -35,7 +35,9 @@ const (
 type Option func(*dialConfig)
 
 type dialConfig struct {
-	grpc []grpc.DialOption
+	grpc      []grpc.DialOption
+	tls       TLSFiles
+	tokenFile string // empty: no token
 }
 
 // WithDialOptions adds options of gRPC, applied after those of Dial itself.
@@ -68,10 +70,11 @@ func (e *URLError) Error() string {
 	return fmt.Sprintf("failed to parse server URL %q: %s", e.URL, e.Problem)
 }
 
-// Dial connects to the server at rawURL: grpc://HOST:PORT or
-// unix:///PATH. It blocks until the server has answered, the first attempt has
-// failed ([*DialError]), or ctx is done. A connection that is lost later is
-// made again when it is needed. The caller closes the client.
+// Dial connects to the server at rawURL: grpc://HOST:PORT, grpcs://HOST:PORT
+// with TLS, or unix:///PATH. It blocks until the server has answered, the first
+// attempt has failed ([*DialError]), or ctx is done. A token is shown by calls
+// only, so a wrong one is told by the first of them. A connection that is lost
+// later is made again when it is needed. The caller closes the client.
 func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error) {
 	endpoint, err := parseURL(rawURL)
 	if err != nil {
@@ -82,7 +85,11 @@ func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error
 		option(&config)
 	}
 	dialer := &recordingDialer{endpoint: endpoint}
-	conn, err := grpc.NewClient("passthrough:///"+endpoint.authority, append(dialOptions(dialer), config.grpc...)...)
+	grpcOptions, err := config.dialOptions(dialer)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient("passthrough:///"+endpoint.authority, grpcOptions...)
 	if err != nil {
 		return nil, &DialError{URL: rawURL, Err: err}
 	}
@@ -98,34 +105,37 @@ func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error
 // endpoint is an address to dial and the name the server goes by there.
 type endpoint struct {
 	network, address, authority string
+	tls                         bool
 }
+
+const howToWrite = "write it as grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH"
 
 func parseURL(rawURL string) (endpoint, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return endpoint{}, &URLError{URL: rawURL, Problem: "write it as grpc://HOST:PORT or unix:///PATH"}
+		return endpoint{}, &URLError{URL: rawURL, Problem: howToWrite}
 	}
 	switch u.Scheme {
-	case "grpc":
+	case "grpc", "grpcs":
 		return tcpEndpoint(rawURL, u)
 	case "unix":
 		return unixEndpoint(rawURL, u)
-	case "grpcs", "ws", "wss", "stdio":
+	case "ws", "wss", "stdio":
 		return endpoint{}, &URLError{URL: rawURL, Problem: fmt.Sprintf(
-			"this build does not have %s:// yet; it has grpc:// and unix://", u.Scheme)}
+			"this build does not have %s:// yet; it has grpc://, grpcs:// and unix://", u.Scheme)}
 	default:
-		return endpoint{}, &URLError{URL: rawURL, Problem: "write it as grpc://HOST:PORT or unix:///PATH"}
+		return endpoint{}, &URLError{URL: rawURL, Problem: howToWrite}
 	}
 }
 
 func tcpEndpoint(rawURL string, u *url.URL) (endpoint, error) {
 	switch {
 	case u.Hostname() == "" || u.Port() == "":
-		return endpoint{}, &URLError{URL: rawURL, Problem: "host and port are required: grpc://HOST:PORT"}
+		return endpoint{}, &URLError{URL: rawURL, Problem: "host and port are required: " + u.Scheme + "://HOST:PORT"}
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
-		return endpoint{}, &URLError{URL: rawURL, Problem: "nothing may follow or precede host and port: grpc://HOST:PORT"}
+		return endpoint{}, &URLError{URL: rawURL, Problem: "nothing may follow or precede host and port: " + u.Scheme + "://HOST:PORT"}
 	}
-	return endpoint{network: "tcp", address: u.Host, authority: u.Host}, nil
+	return endpoint{network: "tcp", address: u.Host, authority: u.Host, tls: u.Scheme == "grpcs"}, nil
 }
 
 func unixEndpoint(rawURL string, u *url.URL) (endpoint, error) {
@@ -162,27 +172,52 @@ func dialOptions(dialer *recordingDialer) []grpc.DialOption {
 // the states of a channel do not tell.
 type recordingDialer struct {
 	endpoint endpoint
+	// private is whether nobody beyond this host may hear what is said.
+	private bool
 
 	mu  sync.Mutex
 	err error // guarded by mu
 }
 
 func (d *recordingDialer) dial(ctx context.Context, _ string) (net.Conn, error) {
+	conn, err := d.connect(ctx)
+	d.record(err)
+	return conn, err
+}
+
+func (d *recordingDialer) connect(ctx context.Context) (net.Conn, error) {
+	if d.private {
+		if err := checkPrivate(d.endpoint.address); err != nil {
+			return nil, err
+		}
+	}
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, d.endpoint.network, d.endpoint.address)
+	if err == nil && d.private {
+		if err := checkPrivate(conn.RemoteAddr().String()); err != nil {
+			_ = conn.Close() // nothing was said
+			return nil, err
+		}
+	}
+	return conn, err
+}
+
+func (d *recordingDialer) record(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.err = err
-	return conn, err
 }
 
 func (d *recordingDialer) lastError() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.err == nil {
-		return errors.New("something listens there, but it does not speak gRPC")
+	switch {
+	case d.err != nil:
+		return explainTLS(d.err)
+	case d.endpoint.network == "tcp" && !d.endpoint.tls:
+		return errors.New("something listens there, but it does not speak gRPC, or only with TLS (grpcs://)")
 	}
-	return d.err
+	return errors.New("something listens there, but it does not speak gRPC")
 }
 
 // waitReady connects and returns nil once the server has answered.

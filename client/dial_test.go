@@ -114,7 +114,6 @@ func TestDialSaysWhyNobodyWasReached(t *testing.T) {
 
 func TestDialRefusesOtherURLs(t *testing.T) {
 	for url, hint := range map[string]string{
-		"grpcs://host:1":     "this build does not have grpcs:// yet",
 		"wss://host/path":    "this build does not have wss:// yet",
 		"http://host:1":      "grpc://HOST:PORT",
 		"127.0.0.1:7420":     "grpc://HOST:PORT",
