@@ -2,34 +2,52 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/daemon"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
 )
 
-// serverVariable names the server when --server does not.
-const serverVariable = "EXECWIRE_SERVER"
+// Variables that stand in for flags that are not given. The last four hold
+// paths; what is in the files is in no flag and no variable.
+const (
+	serverVariable    = "EXECWIRE_SERVER"
+	tokenFileVariable = "EXECWIRE_TOKEN_FILE"
+	tlsCAVariable     = "EXECWIRE_TLS_CA"
+	tlsCertVariable   = "EXECWIRE_TLS_CERT"
+	tlsKeyVariable    = "EXECWIRE_TLS_KEY"
+)
 
 // connectFlags say which server a command talks to, and how.
 type connectFlags struct {
-	server string
+	server    string
+	tokenFile string
+	tls       client.TLSFiles
 }
 
 // addConnectFlags adds the flags that every command has that talks to a
 // server.
 func addConnectFlags(command *cobra.Command, flags *connectFlags) {
-	f := command.Flags()
-	f.StringVar(&flags.server, "server", os.Getenv(serverVariable),
-		"the `URL` of the server, grpc://HOST:PORT or unix:///PATH (default $"+serverVariable+", else none)")
-	f.Lookup("server").DefValue = ""
+	add := func(value *string, name, variable, usage string) {
+		command.Flags().StringVar(value, name, os.Getenv(variable), usage+" (default $"+variable+", else none)")
+		command.Flags().Lookup(name).DefValue = ""
+	}
+	add(&flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH")
+	add(&flags.tokenFile, "token-file", tokenFileVariable, "the `file` with the token to show")
+	add(&flags.tls.CA, "tls-ca", tlsCAVariable, "the `file` with the authorities to trust with grpcs://, as PEM, in place of this machine's")
+	add(&flags.tls.Certificate, "tls-cert", tlsCertVariable, "the `file` with the certificate to show with grpcs://, as PEM")
+	add(&flags.tls.Key, "tls-key", tlsKeyVariable, "the `file` with the key to it, as PEM")
 }
 
 // connect reaches the server that flags name, or makes one inside this program
@@ -37,7 +55,11 @@ func addConnectFlags(command *cobra.Command, flags *connectFlags) {
 // with its processes if it is ours. Give the error to [explainDial].
 func connect(ctx context.Context, flags connectFlags) (*client.Client, func(), error) {
 	if flags.server != "" {
-		c, err := client.Dial(ctx, flags.server)
+		options := []client.Option{client.WithTLS(flags.tls)}
+		if flags.tokenFile != "" {
+			options = append(options, client.WithTokenFile(flags.tokenFile))
+		}
+		c, err := client.Dial(ctx, flags.server, options...)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -61,14 +83,45 @@ func explainDial(err error) error {
 	if !errors.As(err, &dial) {
 		return &exitError{code: codeFailed, err: err}
 	}
+	failed := func(why, hint string) error {
+		return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %s", dial.URL, why), hint: hint}
+	}
+	var locked *client.TLSError
+	if errors.As(err, &locked) {
+		hint := locked.Fix
+		if errors.As(err, new(x509.UnknownAuthorityError)) {
+			hint += ": --tls-ca FILE"
+		}
+		return failed(locked.Err.Error(), hint)
+	}
 	hint := "start a server with: execwire serve"
 	if dial.URL != "grpc://127.0.0.1:7420" {
 		hint += " --listen " + dial.URL
 	}
-	why := dial.Err.Error()
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
-		why = errno.Error()
+		return failed(errno.Error(), hint)
 	}
-	return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %s", dial.URL, why), hint: hint}
+	if strings.HasPrefix(dial.URL, "grpcs://") {
+		hint = "" // it takes more than that
+	}
+	return failed(dial.Err.Error(), hint)
+}
+
+// doorHint says what to do about a server that does not let this program in, or
+// not do what it asks; empty if that is not what err is about.
+func doorHint(err error) string {
+	var typed *client.Error
+	if !errors.As(client.FromRPC(err), &typed) {
+		return ""
+	}
+	switch typed.Reason {
+	case execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:
+		return "show a token with --token-file, or a certificate with --tls-cert and --tls-key"
+	case execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:
+		return fmt.Sprintf("add %q to what the server's principals_file allows", typed.Metadata["permission"])
+	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
+		return fmt.Sprintf("try again in %v, with a token or certificate that is right", typed.RetryAfter.Round(time.Millisecond))
+	}
+	return ""
 }

@@ -50,7 +50,7 @@ func explainReason(err error, flags runFlags) error {
 	case execwirev1.ErrorReason_ERROR_REASON_DRAINING:
 		return &exitError{code: codeFailed, err: err, hint: "try again when the server was started again"}
 	default:
-		return &exitError{code: codeFailed, err: err}
+		return &exitError{code: codeFailed, err: err, hint: doorHint(err)}
 	}
 }
 

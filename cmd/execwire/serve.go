@@ -34,7 +34,9 @@ second signal terminates at once.
 The URL of every listener is printed on stdout, one per line, when it accepts
 clients; the log goes to stderr. Settings come from the configuration file, then
 from the environment (EXECWIRE_ and the setting's name in upper case), then from
-flags.`,
+flags. Keys and tokens are in files of their own, which settings name. To be
+reached from other hosts a server needs a certificate and a table of principals;
+docs/security.md says how.`,
 		Example: `  execwire serve
   execwire serve --listen unix:///run/user/1000/execwire.sock
   execwire serve --listen grpc://127.0.0.1:0 --log-format json`,
@@ -45,7 +47,7 @@ flags.`,
 	}
 	f := command.Flags()
 	f.StringArrayVar(&flags.listen, "listen", nil,
-		"where to accept clients: grpc://HOST:PORT (loopback; port 0 takes a free one) or unix:///PATH; may be repeated (default grpc://127.0.0.1:7420)")
+		"where to accept clients: grpc://HOST:PORT (loopback; port 0 takes a free one), grpcs://HOST:PORT (with TLS) or unix:///PATH; may be repeated (default grpc://127.0.0.1:7420)")
 	f.StringVar(&flags.config, "config", "", "a TOML `file` with settings")
 	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -56,6 +58,9 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 	logger, err := observe.NewLogger(std.err, observe.Format(flags.logFormat), flags.logLevel)
 	if err != nil {
 		return usageError(command, err)
+	}
+	if err := keepSecrets(); err != nil {
+		return err
 	}
 	cfg, err := config.Load(flags.config, os.Environ())
 	if err != nil {
