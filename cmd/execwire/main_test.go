@@ -18,6 +18,10 @@ import (
 const beExecwire = "EXECWIRE_TEST_BE_COMMAND"
 
 func TestMain(m *testing.M) {
+	if pid := os.Getenv(traceVariable); pid != "" {
+		trace(pid)
+		return
+	}
 	if os.Getenv(beExecwire) != "" {
 		os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 	}
