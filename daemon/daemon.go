@@ -33,6 +33,9 @@ type Options struct {
 	// programs that are nothing but a server: children of the program that call
 	// setsid, whoever started them, then count as descendants of processes.
 	AdoptOrphans bool
+	// Guarded is reported to clients: whether a guardian ends all processes
+	// should this program be killed.
+	Guarded bool
 	// OnListen is called with the URL of every listener as it begins to accept,
 	// with the port that the kernel chose. Nil calls nothing.
 	OnListen func(url string)
@@ -111,6 +114,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Version:      opts.Version,
 		KillMethod:   supervisor.KillMethod(),
 		Environ:      opts.Environ,
+		Guarded:      opts.Guarded,
 	})
 	channel := inproc.New(
 		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),

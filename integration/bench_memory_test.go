@@ -16,7 +16,9 @@ import (
 func measureIdle(b *bench) []line {
 	server := b.startServer()
 	b.settle()
-	lines := []line{within("memory at rest", server.resident(), 20<<20, showMiB)}
+	share := server.share() + server.guardian.share()
+	b.raw("at rest: %s resident, %s the share of server and guardian", showMiB(server.resident()), showMiB(share))
+	lines := []line{within("memory at rest, with the guardian", share, 20<<20, showMiB)}
 	c := b.dial(server, "unix")
 	b.start(c, benchCommand(truth))
 	lines = append(lines, idleConnections(b, server)...)

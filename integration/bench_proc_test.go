@@ -42,9 +42,20 @@ func (p benchProcess) cpu() time.Duration {
 // resident is the memory in use, in bytes.
 func (p benchProcess) resident() int64 {
 	p.tb.Helper()
+	return p.memory("Rss")
+}
+
+// share is the same, with what several processes use counted in parts.
+func (p benchProcess) share() int64 {
+	p.tb.Helper()
+	return p.memory("Pss")
+}
+
+func (p benchProcess) memory(figure string) int64 {
+	p.tb.Helper()
 	for line := range strings.Lines(string(p.read("smaps_rollup"))) {
 		var kib int64
-		if n, _ := fmt.Sscanf(line, "Rss: %d kB", &kib); n == 1 {
+		if n, _ := fmt.Sscanf(line, figure+": %d kB", &kib); n == 1 {
 			return kib << 10
 		}
 	}

@@ -21,6 +21,8 @@ var benchTransports = []string{"unix", "TCP"}
 // compared with.
 type benchPeer struct {
 	benchProcess
+	// guardian is its parent, or the same process if it has none.
+	guardian benchProcess
 	// urls is where it listens, by transport.
 	urls map[string]string
 }
@@ -57,7 +59,7 @@ func (b *bench) startPeer(settings []string, program string, arguments ...string
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { stopPeer(b, cmd) })
-	p := &benchPeer{benchProcess: benchProcess{tb: b, pid: cmd.Process.Pid}, urls: map[string]string{}}
+	p := &benchPeer{guardian: benchProcess{tb: b, pid: cmd.Process.Pid}, urls: map[string]string{}}
 	lines := bufio.NewScanner(output)
 	for len(p.urls) < len(benchTransports) && lines.Scan() {
 		switch url := lines.Text(); {
@@ -69,6 +71,10 @@ func (b *bench) startPeer(settings []string, program string, arguments ...string
 	}
 	if len(p.urls) < len(benchTransports) {
 		b.Fatalf("%s did not say where it listens", program)
+	}
+	p.benchProcess = p.guardian
+	if server, guarded := serverOf(p.guardian.pid); guarded {
+		p.benchProcess.pid = server
 	}
 	return p
 }

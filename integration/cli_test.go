@@ -167,8 +167,10 @@ func TestAKilledServerIsALoss(t *testing.T) {
 		t.Run(string(d), func(t *testing.T) {
 			server := serve(t)
 			h := hold(t, server, d, "--grace", "0")
-			server.send(t, unix.SIGKILL)
-			server.await(t)
+			server.killServer(t)
+			if code := server.await(t); code != 128+9 {
+				t.Errorf("the guardian ended with %d", code)
+			}
 			if code := h.await(t); code != 125 || !strings.Contains(h.errors.String(), "connection lost") {
 				t.Errorf("the client ended with %d and %q, want 125 and that the connection was lost", code, h.errors.String())
 			}

@@ -60,8 +60,7 @@ func (c *command) launch(t testing.TB) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.waited()
+		c.kill()
 		if t.Failed() && c.errors.String() != "" {
 			t.Logf("%v said:\n%s", c.Args[1:2], c.errors.String())
 		}
@@ -87,6 +86,19 @@ func (c *command) send(t testing.TB, signal unix.Signal) {
 	if err := c.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// kill kills the command if it still runs, and waits for its end. A guardian is
+// left to do its work.
+func (c *command) kill() {
+	if c.ProcessState == nil { // so that its number is still its own
+		doomed := c.Process.Pid
+		if server, guarded := serverOf(doomed); guarded {
+			doomed = server
+		}
+		_ = unix.Kill(doomed, unix.SIGKILL)
+	}
+	_ = c.waited()
 }
 
 // serve runs a server in another process, with a unix socket and a free port,

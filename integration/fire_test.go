@@ -174,7 +174,7 @@ func TestInputSurvivesBrokenConnections(t *testing.T) {
 // residentBytes reads a figure of the server's memory.
 func (c *command) residentBytes(t *testing.T, figure string) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.serverPID(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

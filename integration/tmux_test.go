@@ -206,9 +206,7 @@ func TestATerminalIsGivenBackWhenTheServerIsGone(t *testing.T) {
 	p.awaitLine("ready") // before that, keys are the local terminal's
 	p.enter("typed")
 	p.await("an echo and an answer", func(screen string) bool { return strings.Contains(screen, "\ntyped\ntyped\n") })
-	if err := server.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	server.killServer(t)
 	p.await("the local prompt", func(screen string) bool {
 		return strings.HasSuffix(strings.TrimSpace(screen), "local[125]$") && strings.Contains(screen, "connection lost")
 	})

@@ -43,6 +43,7 @@ func (s *environmentService) GetEnvironment(context.Context, *execwirev1.GetEnvi
 		CpuCount:           uint32(runtime.GOMAXPROCS(0)),
 		Limits:             s.server.cfg.Limits.toMessage(),
 		KillMethod:         toMethod(s.server.cfg.KillMethod),
+		Guarded:            s.server.cfg.Guarded,
 		Features: []execwirev1.Feature{
 			execwirev1.Feature_FEATURE_PROCESSES,
 			execwirev1.Feature_FEATURE_RUN_RESUME,

@@ -60,6 +60,9 @@ type Config struct {
 	// Environ is the environment that environment policies take from, in the
 	// form of os.Environ.
 	Environ []string
+	// Guarded is reported to clients: whether a guardian ends all processes
+	// should the server be killed.
+	Guarded bool
 }
 
 // Server implements the services of execwire.v1. Every method may be called

@@ -14,6 +14,7 @@ import (
 	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/observe"
+	"github.com/execwire/execwire/internal/process"
 )
 
 type serveFlags struct {
@@ -30,6 +31,10 @@ func newServeCommand(std streams) *cobra.Command {
 		Long: `serve runs a server until it gets SIGTERM or SIGINT. It then starts nothing new,
 lets processes end for the shutdown grace, terminates what is left and exits; a
 second signal terminates at once.
+
+The server runs under a guardian, this process: should the server be killed, the
+guardian ends all its processes, and should the guardian be killed, the server
+does. guardian=off does without.
 
 The URL of every listener is printed on stdout, one per line, when it accepts
 clients; the log goes to stderr. Settings come from the configuration file, then
@@ -55,6 +60,10 @@ docs/security.md says how.`,
 }
 
 func serve(command *cobra.Command, flags serveFlags, std streams) error {
+	guardian, err := process.Guarded()
+	if err != nil {
+		return err
+	}
 	logger, err := observe.NewLogger(std.err, observe.Format(flags.logFormat), flags.logLevel)
 	if err != nil {
 		return usageError(command, err)
@@ -66,14 +75,26 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 	if err != nil {
 		return err
 	}
+	if guardian == nil && cfg.Guardian == "on" {
+		return guard(cfg.Cgroup)
+	}
 	if len(flags.listen) > 0 {
 		cfg.Listen = flags.listen
 	}
+	return serveUntilStopped(cfg, logger, guardian, std)
+}
+
+// serveUntilStopped serves until a signal, or the end of the guardian, should
+// there be one.
+func serveUntilStopped(cfg config.Config, logger *slog.Logger, guardian *process.GuardianWatch, std streams) error {
+	gone, forget := watchGuardian(guardian)
+	defer forget()
 	mem := keepMemory()
 	defer mem.close()
 	d, err := daemon.New(cfg, daemon.Options{
 		Version:  buildVersion(),
 		Logger:   logger,
+		Guarded:  guardian != nil,
 		OnChange: mem.changed,
 		// Nothing else here starts processes.
 		AdoptOrphans: true,
@@ -85,17 +106,21 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, now, stop := stopSignals(logger)
+	ctx, now, stop := stopSignals(logger, gone)
 	defer stop()
 	if err := d.Serve(ctx, now); err != nil {
 		return errors.Join(err, d.Close())
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, errUnguarded) {
+		return cause
 	}
 	return nil
 }
 
 // stopSignals returns a context that ends with the first signal to stop, and
-// one that ends with the second. Calling stop gives the signals back.
-func stopSignals(logger *slog.Logger) (ctx, now context.Context, stop func()) {
+// one that ends with the second. Both end when gone is closed, with
+// errUnguarded. Calling stop gives the signals back.
+func stopSignals(logger *slog.Logger, gone <-chan struct{}) (ctx, now context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	now, cancelNow := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -103,13 +128,24 @@ func stopSignals(logger *slog.Logger) (ctx, now context.Context, stop func()) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		for s := range signals {
-			if ctx.Err() != nil {
-				cancelNow(fmt.Errorf("got %v again", s))
-				continue
+		for {
+			select {
+			case s, open := <-signals:
+				if !open {
+					return
+				}
+				if ctx.Err() != nil {
+					cancelNow(fmt.Errorf("got %v again", s))
+					continue
+				}
+				logger.Info("stopping", "signal", s.String())
+				cancel(fmt.Errorf("got %v", s))
+			case <-gone:
+				gone = nil
+				logger.Error("the guardian is gone: ending all processes")
+				cancelNow(errUnguarded)
+				cancel(errUnguarded)
 			}
-			logger.Info("stopping", "signal", s.String())
-			cancel(fmt.Errorf("got %v", s))
 		}
 	}()
 	return ctx, now, func() {

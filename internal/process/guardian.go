@@ -1,0 +1,147 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// guardianVariable tells a server that it has a guardian, and the descriptor of the pipe that the guardian holds the
+	// other end of.
+	guardianVariable = "EXECWIRE_GUARDIAN_PIPE"
+	// guardianPipe is that descriptor.
+	guardianPipe = 3
+	// guardianPatience is how long the guardian tries to end what its server has left.
+	guardianPatience = 10 * time.Second
+)
+
+// passedOn are the signals that a guardian passes on to its server.
+var passedOn = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+
+// Guard runs this program once more, with the same arguments, environment and standard streams, as a server, and
+// makes this process its guardian: whatever descends from the server becomes the guardian's child when the server is
+// gone, however it went, and is killed; so is what is in the server's control groups, which are removed. The argument
+// says where those are, as for [OpenCgroups]. It blocks until then, passing signals on, and returns the code for this process
+// to exit with: the server's own, or 128+n if signal n ended it. Beside the code, an error says that a signal did, or
+// what could not be ended; without one, that there was no server.
+//
+// It is for a program that is about to become a server and has done nothing else: it changes how this process treats
+// signals and reaps all its children. Children that it has from before, as after an exec from a shell with background
+// jobs, are left alone as long as they stay in this process's session.
+//
+// The server finds out by [Guarded] that it has a guardian. It gets a process group of its own, so that the keys of a
+// terminal reach it once, through the guardian.
+func Guard(cgroups string) (code int, err error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return 0, guardError(fmt.Errorf("cannot become the parent of orphans: %w", err))
+	}
+	signals := make(chan os.Signal, 16)
+	for _, sig := range passedOn {
+		if !signal.Ignored(sig) { // what nohup made us ignore, the server ignores, too
+			signal.Notify(signals, sig)
+		}
+	}
+	g := &guardian{strangers: map[int]bool{}}
+	if err := g.begin(); err != nil {
+		return 0, guardError(err)
+	}
+	defer func() { _ = g.pipe.Close() }()
+	go g.pass(signals) // until this process ends: signals that come late must not end it
+	debug.FreeOSMemory()
+	status, err := g.serve()
+	if err != nil {
+		return 0, guardError(err)
+	}
+	if err := g.end(cgroups); err != nil {
+		return exitCode(status), guardError(err)
+	}
+	if status.Signaled() {
+		return exitCode(status), fmt.Errorf("the server was ended by a signal (%v); all that it had started has been ended, too", status.Signal())
+	}
+	return exitCode(status), nil
+}
+
+// end ends what is left of the server.
+func (g *guardian) end(cgroups string) error {
+	_ = SweepCgroups(cgroups) // first, because it ends those in them at one instant; it is done again
+	return errors.Join(g.sweep(time.Now().Add(guardianPatience)), SweepCgroups(cgroups))
+}
+
+// exitCode is how a shell tells the end of a process.
+func exitCode(status unix.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+func guardError(err error) error {
+	return &Error{Kind: Internal, Err: err, verb: "guard the server"}
+}
+
+// guardian is the parent of a server.
+type guardian struct {
+	server    int          // its pid
+	pidfd     int          // of the server; never closed, so that late signals meet nobody else
+	pipe      *os.File     // never written to: the server sees its end when this process is gone
+	strangers map[int]bool // children that were there before the server
+}
+
+// begin starts the server.
+func (g *guardian) begin() error {
+	children, err := ownChildren()
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
+		g.strangers[child.pid] = true
+	}
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = theirs.Close() }()
+	// The very program that runs, even if another has been installed in its place.
+	g.server, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
+		Env:   append(os.Environ(), guardianVariable+"="+strconv.Itoa(guardianPipe)),
+		Files: []uintptr{0, 1, 2, theirs.Fd()},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, PidFD: &g.pidfd},
+	})
+	if err != nil {
+		_ = ours.Close()
+		return fmt.Errorf("cannot start it: %w", err)
+	}
+	g.pipe = ours
+	return nil
+}
+
+// pass passes signals on.
+func (g *guardian) pass(signals <-chan os.Signal) {
+	for sig := range signals {
+		_ = unix.PidfdSendSignal(g.pidfd, sig.(syscall.Signal), nil, 0)
+	}
+}
+
+// serve waits until the server is gone, and reaps whoever else ends.
+func (g *guardian) serve() (status unix.WaitStatus, err error) {
+	for {
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, fmt.Errorf("cannot wait for it: %w", err)
+		case pid == g.server:
+			return status, nil
+		default:
+			delete(g.strangers, pid)
+		}
+	}
+}
