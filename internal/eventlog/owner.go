@@ -62,6 +62,26 @@ func (o *Owner) TryNext(maxBytes int) (Batch, bool, error) {
 	return o.reader.TryNext(maxBytes)
 }
 
+// Rewind has the owner go on after afterSeq as if it had taken the ownership anew:
+// what follows it is not acknowledged, and what is not retained any more is
+// reported as a gap. It is for the goroutine that calls Next. One that is not the
+// owner any more gets the error of Acknowledge.
+func (o *Owner) Rewind(afterSeq uint64) error {
+	l := o.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owner != o {
+		return o.reader.failed
+	}
+	if afterSeq > l.lastSeq() {
+		return errFuture(afterSeq, l.lastSeq())
+	}
+	o.reader.pos = l.after(afterSeq)
+	l.startWindow(o.reader.pos)
+	l.settle()
+	return nil
+}
+
 // Notify is like Reader.Notify.
 func (o *Owner) Notify(told func()) { o.reader.Notify(told) }
 

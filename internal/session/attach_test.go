@@ -435,3 +435,122 @@ func TestOwnedStartIsNotInTheFeed(t *testing.T) {
 	o.Detach()
 	c.takeAll("p")
 }
+
+// A process that says more than is kept, before anybody can have looked.
+func TestFirstByteIsNotLostToAStream(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	const size = 1 << 20
+	for i := range 5 {
+		o, _, err := f.StartOwned(f.ctx, fmt.Sprint(i), session.Digest{1}, small(flood(size)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &client{t: t, f: f, seen: make(map[string]*seen)}
+		c.pattern(o.Process().ID())
+		for s := c.of(o.Process().ID()); !s.closed; {
+			batch, err := o.Next(f.ctx, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.check(session.Delivery{Process: o.Process(), Batch: batch})
+			if err := o.Acknowledge(s.seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.Detach()
+	}
+}
+
+func TestOwnerThatIsGoneWhenItsProcessStartsIsLost(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	gone, cancel := context.WithCancelCause(f.ctx)
+	go cancel(errors.New("gone"))
+	for i := range 50 {
+		id := fmt.Sprint(i)
+		o, created, err := f.StartOwned(gone, id, session.Digest{1}, spec("/bin/cat"), within(0))
+		if err == nil {
+			o.Lost()
+		}
+		if p, missing := f.Session.Process(id); missing == nil {
+			<-p.Closed() // or a process runs that nobody will ever end
+		} else if created && err == nil {
+			t.Errorf("a process that was started is missing: %v", missing)
+		}
+	}
+}
+
+func TestLosslessWatcherStaysOutOfLeasedSessions(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	c := f.newClient(t, session.AttachRequest{WhenDetached: session.WhenDetachedDiscardOldest, Grace: within(time.Hour)})
+	p := c.start("p", spec("/bin/cat"))
+	for range 2 {
+		_, err := p.OwnLossless(f.ctx, 0)
+		wantKind(t, err, session.ProcessOwned)
+		c.a.Lost() // and may come back
+	}
+}
+
+// Streams come and go while the attachment does not read: what it is to be told
+// must not pile up.
+func TestReleasesDoNotPileUp(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	c := f.newClient(t, session.AttachRequest{})
+	defer func() { c.a.Lost() }()
+	p := c.start("p", spec(testproc.Argv("echo")...))
+	for range 100 {
+		o, err := p.Own(f.ctx, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Detach()
+	}
+	if err := p.CloseStdin(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	released := 0
+	for !c.of("p").closed {
+		if d := c.next(); d.Released != nil {
+			released++
+		}
+	}
+	if released != 1 {
+		t.Errorf("the feed says %d times that the process left it", released)
+	}
+	if readers := p.Log().Stats().Readers; readers != 1 {
+		t.Errorf("%d readers are left", readers)
+	}
+}
+
+func TestStreamsGraceEndsItsProcessIntoTheFeed(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	c := f.newClient(t, session.AttachRequest{})
+	defer func() { c.a.Lost() }()
+	o, _, err := c.a.Session().StartOwned(f.ctx, "p", session.Digest{1}, spec("/bin/cat"), within(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Lost()
+	c.takeAll("p")
+	if exit, _ := o.Process().Exit(); exit.Cause != process.CauseTerminated {
+		t.Errorf("exit is %+v", exit)
+	}
+}
+
+func TestClosedRecordsStayUntilTheyAreTaken(t *testing.T) {
+	f := newFixture(t, session.Config{ClosedRetention: time.Millisecond})
+	c := f.newClient(t, session.AttachRequest{Grace: within(time.Hour)})
+	p := c.start("p", spec("/bin/echo", "x"))
+	c.a.Lost()
+	f.registry.Drained(p)
+	time.Sleep(20 * time.Millisecond) // for a record that goes although it must not
+	c.attach(session.AttachRequest{})
+	c.takeAll("p")
+	if got := string(c.of("p").said); got != "x\n" {
+		t.Errorf("p said %q", got)
+	}
+	until(t, f, "the record goes once it was taken", func() bool {
+		_, err := c.a.Session().Process("p")
+		return err != nil
+	})
+	c.a.Lost()
+}

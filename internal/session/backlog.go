@@ -57,11 +57,13 @@ func (b *backlog) seal() {
 	b.spool.changed()
 }
 
-// isEmpty reports whether everything in it was taken.
-func (b *backlog) isEmpty() bool {
+// isTaken reports whether the log has ended and everything was acknowledged, of
+// the backlog and of the log. What moves from one to the other does so under the
+// same lock.
+func (b *backlog) isTaken(log *eventlog.Log) bool {
 	b.spool.mu.Lock()
 	defer b.spool.mu.Unlock()
-	return b.tail == b.end
+	return b.tail == b.end && isTaken(log)
 }
 
 // append adds a batch that c has read, and acknowledges it to the log. It blocks

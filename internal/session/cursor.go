@@ -65,9 +65,9 @@ func (p *Process) newSpoolCursor() (*cursor, error) {
 // is told nevertheless, and what was not taken in time is a gap.
 func (c *cursor) tryNext(maxBytes int) (eventlog.Batch, bool, error) {
 	if c.replay != nil {
-		batch, ok, over, room := c.replay.tryNext(maxBytes)
-		if !over {
-			return c.noted(batch, ok, nil)
+		batch, over, room, err := c.replay.tryNext(maxBytes, c)
+		if err != nil || !over {
+			return c.noted(batch, len(batch.Events) > 0, err)
 		}
 		if room == 0 {
 			return eventlog.Batch{}, false, nil

@@ -43,8 +43,16 @@ func (p *Process) newCursorFor(attachment bool, afterSeq *uint64) (*cursor, erro
 // isTaken reports whether the process has closed and all that it said was
 // acknowledged. session.mu is held.
 func (p *Process) isTaken() bool {
-	stats := p.Log().Stats()
-	return stats.Closed && stats.Acknowledged >= stats.LastSeq && (p.backlog == nil || p.backlog.isEmpty())
+	if p.backlog == nil {
+		return isTaken(p.Log())
+	}
+	return p.backlog.isTaken(p.Log())
+}
+
+// isTaken reports it of a log.
+func isTaken(log *eventlog.Log) bool {
+	stats := log.Stats()
+	return stats.Closed && stats.Acknowledged >= stats.LastSeq
 }
 
 // settle does what follows when a process has closed, was acknowledged, or has
@@ -64,8 +72,10 @@ func (s *Session) settle(p *Process) {
 		p.rested = true
 		s.registry.end()
 	}
-	s.registry.budget.rest(p)
-	s.expire(p, s.registry.cfg.ClosedRetention)
+	if s.processes[p.id] == p {
+		s.registry.budget.rest(p)
+		s.expire(p, s.registry.cfg.ClosedRetention)
+	}
 	s.changed = true
 }
 

@@ -66,8 +66,9 @@ func (r *replay) isOver() bool {
 
 // tryNext returns the next events of the backlog, if the window has room. over
 // says that there are none left, and room what may be returned of the log. It
-// blocks on the disk. What cannot be read any more becomes a gap.
-func (r *replay) tryNext(maxBytes int) (batch eventlog.Batch, ok, over bool, room int) {
+// blocks on the disk. What cannot be read is left to the log, of which c is the
+// cursor: it still has the end of it, and tells what is missing.
+func (r *replay) tryNext(maxBytes int, c *cursor) (batch eventlog.Batch, over bool, room int, err error) {
 	b := r.backlog
 	if maxBytes <= 0 || maxBytes > replayOutput {
 		maxBytes = replayOutput
@@ -75,7 +76,7 @@ func (r *replay) tryNext(maxBytes int) (batch eventlog.Batch, ok, over bool, roo
 	b.spool.mu.Lock()
 	if r.isOver() || !r.fits(r.need) {
 		defer b.spool.mu.Unlock()
-		return batch, false, r.isOver(), r.room()
+		return batch, r.isOver(), r.room(), nil
 	}
 	place := r.place
 	n := min(b.end-place, replayBytes)
@@ -83,22 +84,31 @@ func (r *replay) tryNext(maxBytes int) (batch eventlog.Batch, ok, over bool, roo
 	b.spool.mu.Unlock()
 
 	data := make([]byte, n)
-	err := b.spool.readAt(blocks, skip, data)
+	failed := b.spool.readAt(blocks, skip, data)
 
 	b.spool.mu.Lock()
 	if r.isOver() || r.place != place { // taken, or taken away, in the meantime
 		defer b.spool.mu.Unlock()
-		return batch, false, r.isOver(), r.room()
+		return batch, r.isOver(), r.room(), nil
 	}
-	if err != nil {
-		batch = r.lose()
+	var unused []uint32
+	if failed != nil {
+		err = c.owner.Rewind(c.after)
+		unused = r.empty()
 	} else {
 		batch = r.decode(data, maxBytes)
+		unused = r.settle()
 	}
-	unused := r.settle()
 	b.spool.mu.Unlock()
 	b.spool.give(unused)
-	return batch, batch.Gap != nil || len(batch.Events) > 0, false, 0
+	return batch, false, 0, err
+}
+
+// empty forgets all of the backlog. The caller gives the blocks back. spool.mu
+// is held.
+func (r *replay) empty() (unused []uint32) {
+	r.marks, r.openBytes, r.openEvents = nil, 0, 0
+	return r.backlog.drop()
 }
 
 // decode returns what of data fits into a batch and the window, and moves on.
@@ -171,19 +181,6 @@ func joinGaps(a, b *eventlog.Gap) *eventlog.Gap {
 	return &eventlog.Gap{DroppedBytes: a.DroppedBytes + b.DroppedBytes, Inexact: a.Inexact || b.Inexact}
 }
 
-// lose gives up what is left of the backlog, because it cannot be read. spool.mu
-// is held.
-func (r *replay) lose() eventlog.Batch {
-	b := r.backlog
-	passed := uint64(0)
-	for _, m := range r.marks {
-		passed += m.passed
-	}
-	gap := &eventlog.Gap{FirstAvailableSeq: b.last + 1, DroppedBytes: b.bytes - passed, Inexact: true}
-	r.push(mark{seq: b.last, place: b.end, passed: gap.DroppedBytes})
-	return eventlog.Batch{Gap: gap}
-}
-
 // push notes what was returned. spool.mu is held.
 func (r *replay) push(m mark) {
 	if m.place == r.place && m.events == 0 {
@@ -245,8 +242,7 @@ func (r *replay) acknowledge(seq uint64, owner *eventlog.Owner) (handled bool, e
 		b.acked = max(b.acked, seq)
 		unused = r.settle()
 	} else if err = owner.Acknowledge(seq); err == nil {
-		r.marks, r.openBytes, r.openEvents = nil, 0, 0
-		unused = b.drop()
+		unused = r.empty()
 	}
 	if r.notice != nil && (r.isOver() && r.room() != 0 || !r.isOver() && r.fits(r.need)) {
 		r.tell()

@@ -243,9 +243,6 @@ func (s *Session) expire(p *Process, after time.Duration) {
 		s.remove(p)
 		return
 	}
-	if s.processes[p.id] != p {
-		return
-	}
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}

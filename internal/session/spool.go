@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,7 +29,7 @@ var (
 // process or are free. All methods may be called concurrently; files are read
 // and written without the lock.
 type spool struct {
-	file       *os.File
+	file       spoolFile
 	blockBytes int64
 	most       uint32            // blocks
 	background func(func()) bool // runs what must not be done under a lock, or reports false
@@ -38,6 +39,14 @@ type spool struct {
 	made uint32   // guarded by mu; blocks that were ever in use
 
 	room chan struct{} // holds a token when blocks were given back, or a process taken away
+}
+
+// spoolFile is what a spool needs of an os.File.
+type spoolFile interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	syscall.Conn
 }
 
 // newSpool makes a spool of at most size bytes in dir, which if empty is the

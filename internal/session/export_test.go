@@ -1,0 +1,23 @@
+package session
+
+import "time"
+
+// Charged is what all processes are charged.
+func (r *Registry) Charged() int64 {
+	r.budget.mu.Lock()
+	defer r.budget.mu.Unlock()
+	return r.budget.charged
+}
+
+// Drained blocks until the registry knows that the process has closed.
+func (r *Registry) Drained(p *Process) {
+	for {
+		p.session.mu.Lock()
+		closed := p.closed
+		p.session.mu.Unlock()
+		if closed {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

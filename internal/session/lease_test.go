@@ -1,0 +1,274 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// kindOf is the kind of an error of this package, or 0.
+func kindOf(err error) Kind {
+	var typed *Error
+	if errors.As(err, &typed) {
+		return typed.Kind
+	}
+	return 0
+}
+
+// leaseTest is a lease whose hooks check that no two clients ever hold it and
+// that it never comes back.
+type leaseTest struct {
+	t      rapid.TB
+	lease  *lease
+	holder *holder // guarded by lease.mu, as hooks are
+	ended  int     // guarded by lease.mu
+}
+
+func newLeaseTest(t rapid.TB, grace time.Duration) *leaseTest {
+	lt := &leaseTest{t: t}
+	lt.lease = &lease{sessionID: "s", grace: grace, hooks: leaseHooks{
+		attached: func(now, before *holder) { lt.change(before, now) },
+		detached: func(before *holder) { lt.change(before, nil) },
+		ended: func(before *holder) {
+			lt.change(before, nil)
+			lt.ended++
+		},
+	}}
+	return lt
+}
+
+// change is called by the hooks, with the lease's lock held.
+func (lt *leaseTest) change(before, now *holder) {
+	if lt.ended > 0 {
+		lt.t.Errorf("a session that is over changed")
+	}
+	if lt.holder != before {
+		lt.t.Errorf("the lease takes another one for its holder")
+	}
+	lt.holder = now
+}
+
+// now is who holds the lease, and whether it is over.
+func (lt *leaseTest) now() (*holder, bool) {
+	lt.lease.mu.Lock()
+	defer lt.lease.mu.Unlock()
+	return lt.holder, lt.ended > 0
+}
+
+func TestLeaseIsRefusedWhileItsHolderAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lt := newLeaseTest(t, time.Minute)
+		pinged := 0
+		incumbent := &holder{}
+		incumbent.ping = func() {
+			pinged++
+			time.AfterFunc(AnswerTime-time.Nanosecond, func() { lt.lease.alive(incumbent) })
+		}
+		if err := lt.lease.attach(t.Context(), incumbent); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			start := time.Now()
+			if err := lt.lease.attach(t.Context(), &holder{}); kindOf(err) != SessionAttached {
+				t.Fatalf("a second attachment gets %v", err)
+			}
+			if waited := time.Since(start); waited != AnswerTime-time.Nanosecond || pinged != i+1 {
+				t.Errorf("it waited %v, the incumbent was asked %d times", waited, pinged)
+			}
+		}
+		lt.lease.close()
+	})
+}
+
+func TestSilentHolderLosesTheLeaseToOneOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lt := newLeaseTest(t, time.Minute)
+		pings := 0
+		incumbent := &holder{ping: func() { pings++ }}
+		if err := lt.lease.attach(t.Context(), incumbent); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		results := make(chan error)
+		for range 10 {
+			go func() { results <- lt.lease.attach(t.Context(), &holder{}) }()
+		}
+		won := 0
+		for range 10 {
+			switch err := <-results; {
+			case err == nil:
+				won++
+			case kindOf(err) != SessionAttached:
+				t.Errorf("a loser gets %v", err)
+			}
+		}
+		if waited := time.Since(start); won != 1 || pings != 1 || waited != AnswerTime {
+			t.Errorf("%d won after %v and %d pings", won, waited, pings)
+		}
+		if now, _ := lt.now(); now == incumbent || now == nil {
+			t.Error("the incumbent still holds the lease")
+		}
+		lt.lease.leave(incumbent) // has no say any more
+		if now, _ := lt.now(); now == nil {
+			t.Error("who was displaced ended the attachment of another")
+		}
+		lt.lease.close()
+	})
+}
+
+func TestContendersComeAfterAHolderThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lt := newLeaseTest(t, time.Minute)
+		incumbent := &holder{}
+		_ = lt.lease.attach(t.Context(), incumbent)
+		done := make(chan error)
+		start := time.Now()
+		go func() { done <- lt.lease.attach(t.Context(), &holder{}) }()
+		time.AfterFunc(time.Second, func() { lt.lease.leave(incumbent) })
+		if err := <-done; err != nil || time.Since(start) != time.Second {
+			t.Errorf("the contender got %v after %v", err, time.Since(start))
+		}
+		lt.lease.close()
+	})
+}
+
+func TestContenderThatGoesTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lt := newLeaseTest(t, time.Minute)
+		incumbent := &holder{}
+		_ = lt.lease.attach(t.Context(), incumbent)
+		gone, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(errors.New("gone")) })
+		if err := lt.lease.attach(gone, &holder{}); err == nil || err.Error() != "gone" {
+			t.Errorf("the contender that went got %v", err)
+		}
+		time.Sleep(time.Hour)
+		if now, _ := lt.now(); now != incumbent {
+			t.Error("the holder was displaced by nobody")
+		}
+		// The question was dropped: the next contender asks again.
+		start := time.Now()
+		if err := lt.lease.attach(t.Context(), &holder{}); err != nil || time.Since(start) != AnswerTime {
+			t.Errorf("the next contender got %v after %v", err, time.Since(start))
+		}
+		lt.lease.close()
+	})
+}
+
+func TestRefusedAdmissionChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lt := newLeaseTest(t, time.Minute)
+		incumbent := &holder{}
+		_ = lt.lease.attach(t.Context(), incumbent)
+		no := errors.New("no")
+		hour := time.Hour
+		if err := lt.lease.attach(t.Context(), &holder{grace: &hour, admit: func() error { return no }}); !errors.Is(err, no) {
+			t.Errorf("attach = %v", err)
+		}
+		if now, _ := lt.now(); now != incumbent || lt.lease.terms().grace != time.Minute {
+			t.Error("a refused attachment changed the lease")
+		}
+		lt.lease.close()
+	})
+}
+
+func TestGraceBeginsWithTheLossAndEndsWithTheReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lt := newLeaseTest(t, time.Minute)
+		h := &holder{}
+		for range 3 {
+			if err := lt.lease.attach(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			lt.lease.leave(h)
+			if want := time.Now().Add(time.Minute); !lt.lease.terms().expires.Equal(want) {
+				t.Errorf("it expires at %v, want %v", lt.lease.terms().expires, want)
+			}
+			time.Sleep(time.Minute - time.Nanosecond)
+		}
+		_ = lt.lease.attach(t.Context(), h)
+		time.Sleep(time.Hour)
+		lt.lease.leave(h)
+		time.Sleep(time.Minute + time.Nanosecond)
+		if _, over := lt.now(); !over {
+			t.Error("the grace did not end the session")
+		}
+		if err := lt.lease.attach(t.Context(), h); kindOf(err) != SessionNotFound {
+			t.Errorf("an expired session came back: %v", err)
+		}
+	})
+}
+
+// TestLeaseInAnyOrder has many clients do everything at once, in fake time and
+// at random moments. The hooks check what must never happen; here is what must.
+func TestLeaseInAnyOrder(t *testing.T) {
+	outer := t
+	rapid.Check(t, func(t *rapid.T) {
+		grace := rapid.SampledFrom([]time.Duration{0, time.Second, 3 * time.Second, time.Hour}).Draw(t, "grace")
+		type step struct {
+			at      time.Duration
+			what    string
+			answers bool
+			stays   time.Duration
+		}
+		steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+			moment := rapid.Map(rapid.IntRange(0, 20), func(n int) time.Duration { return time.Duration(n) * 500 * time.Millisecond })
+			return step{
+				at:      moment.Draw(t, "at"),
+				what:    rapid.SampledFrom([]string{"attach", "attach", "attach", "hasty", "close"}).Draw(t, "what"),
+				answers: rapid.Bool().Draw(t, "answers"),
+				stays:   moment.Draw(t, "stays"),
+			}
+		}), 1, 12).Draw(t, "steps")
+		synctest.Test(outer, func(*testing.T) {
+			lt := newLeaseTest(t, grace)
+			for _, s := range steps {
+				go func() {
+					time.Sleep(s.at)
+					if s.what == "close" {
+						lt.lease.close()
+						return
+					}
+					h := &holder{}
+					if s.answers {
+						h.ping = func() { go lt.lease.alive(h) }
+					}
+					ctx := context.Background()
+					if s.what == "hasty" {
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, s.stays)
+						defer cancel()
+					}
+					err := lt.lease.attach(ctx, h)
+					if err != nil {
+						if k := kindOf(err); k != SessionAttached && k != SessionNotFound && ctx.Err() == nil {
+							t.Errorf("attach = %v", err)
+						}
+						return
+					}
+					time.Sleep(s.stays)
+					lt.lease.leave(h)
+					lt.lease.leave(h)
+				}()
+			}
+			time.Sleep(48 * time.Hour) // everybody has come and gone
+			synctest.Wait()
+			lt.lease.mu.Lock()
+			defer lt.lease.mu.Unlock()
+			if lt.lease.timer != nil || lt.lease.contest != nil || lt.lease.holder != nil {
+				t.Errorf("something is left of %+v", lt.lease)
+			}
+			came := false
+			for _, s := range steps {
+				came = came || s.what == "attach"
+			}
+			if came && lt.ended != 1 {
+				t.Errorf("the session ended %d times", lt.ended)
+			}
+		})
+	})
+}

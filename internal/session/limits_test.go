@@ -1,0 +1,186 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/session"
+)
+
+// wantLimit checks the kind of an error and the bound that it names.
+func wantLimit(t *testing.T, err error, kind session.Kind, limit int64) {
+	t.Helper()
+	wantKind(t, err, kind)
+	var typed *session.Error
+	if errors.As(err, &typed); typed.Limit != limit || !strings.Contains(err.Error(), fmt.Sprint(limit)) {
+		t.Errorf("%q names %d, want %d", err, typed.Limit, limit)
+	}
+}
+
+func TestProcessesPerSessionAreBounded(t *testing.T) {
+	f := newFixture(t, session.Config{ProcessesPerSession: 2, ClosedRetention: time.Hour})
+	p := f.start(t, "p", "/bin/cat")
+	f.start(t, "q", "/bin/cat")
+	_, _, err := f.Start(f.ctx, "r", session.Digest{1}, spec("/bin/true"))
+	wantLimit(t, err, session.TooManyProcesses, 2)
+	if _, created, err := f.Start(f.ctx, "q", session.Digest{1}, spec("/bin/cat")); err != nil || created {
+		t.Errorf("a start that is repeated counts again: %v", err)
+	}
+	other, err := f.registry.Open("other", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := other.Start(f.ctx, "r", session.Digest{1}, spec("/bin/true")); err != nil {
+		t.Errorf("another session's processes count: %v", err)
+	}
+	if err := p.CloseStdin(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	until(t, f, "a closed process counts no more", func() bool {
+		_, _, err := f.Start(f.ctx, "r", session.Digest{1}, spec("/bin/true"))
+		return err == nil
+	})
+	for range 5 { // starts that fail do not count either
+		if _, _, err := f.Start(f.ctx, "bad", session.Digest{1}, spec("/no/such")); err == nil {
+			t.Error("no such program was started")
+		}
+		<-must(t)(f.Session.Process("r")).Closed()
+	}
+}
+
+func must(t *testing.T) func(*session.Process, error) *session.Process {
+	return func(p *session.Process, err error) *session.Process {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+}
+
+func TestSessionsPerPrincipalAreBounded(t *testing.T) {
+	f := newFixture(t, session.Config{SessionsPerPrincipal: 3})
+	var clients []*client
+	for range 3 {
+		clients = append(clients, f.newClient(t, session.AttachRequest{}))
+	}
+	_, err := f.registry.Attach(f.ctx, "tester", session.AttachRequest{})
+	wantLimit(t, err, session.TooManySessions, 3)
+	other, err := f.registry.Attach(f.ctx, "other", session.AttachRequest{Grace: within(0)})
+	if err != nil {
+		t.Fatalf("another principal's sessions count: %v", err)
+	}
+	other.Lost()
+	if err := f.registry.CloseSession(f.ctx, "tester", clients[0].id); err != nil {
+		t.Fatal(err)
+	}
+	clients[0].a.Lost()
+	clients[0] = f.newClient(t, session.AttachRequest{})
+	for _, c := range clients {
+		c.a.Lost()
+	}
+}
+
+// One process with the default limits is charged a little more than 1.25 MiB.
+const charged = 1<<20 + 4*64<<10
+
+func TestRetainedTotalIsBounded(t *testing.T) {
+	const total = 3*charged + charged/2
+	f := newFixture(t, session.Config{RetainedTotal: total, ClosedRetention: time.Hour})
+	for i := range 3 {
+		f.start(t, fmt.Sprint("running", i), "/bin/cat")
+	}
+	_, _, err := f.Start(f.ctx, "one more", session.Digest{1}, spec("/bin/cat"))
+	wantLimit(t, err, session.RetainedOutputFull, total)
+	for i := range 2 {
+		p := must(t)(f.Session.Process(fmt.Sprint("running", i)))
+		if err := p.CloseStdin(f.ctx); err != nil {
+			t.Fatal(err)
+		}
+		until(t, f, "what a closed process does not hold is free", func() bool {
+			_, _, err := f.Start(f.ctx, fmt.Sprint("later", i), session.Digest{1}, spec("/bin/cat"))
+			return err == nil
+		})
+		must(t)(f.Session.Process(p.ID())) // it was not in the way
+	}
+}
+
+func TestOldestClosedRecordsGiveWay(t *testing.T) {
+	f := newFixture(t, session.Config{RetainedTotal: 4 * charged, ClosedRetention: time.Hour})
+	other, err := f.registry.Open("other", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each keeps half a MiB of what it said.
+	closed := func(s *session.Session, id string) *session.Process {
+		t.Helper()
+		p, _, err := s.Start(f.ctx, id, session.Digest{1}, flood(512<<10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Closed()
+		f.registry.Drained(p)
+		return p
+	}
+	for i := range 4 {
+		closed(other, fmt.Sprint("old", i))
+	}
+	held := closed(f.Session, "held")
+	o, err := held.Own(f.ctx, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Detach()
+	f.start(t, "p", "/bin/cat")
+	f.start(t, "q", "/bin/cat")
+	left, _ := other.Processes("", 10)
+	for i, p := range left {
+		if want := fmt.Sprint("old", 4-len(left)+i); p.ID() != want {
+			t.Errorf("%s is left, want %s", p.ID(), want)
+		}
+	}
+	if len(left) == 0 || len(left) == 4 {
+		t.Errorf("%d of 4 records are left", len(left))
+	}
+	must(t)(f.Session.Process("held")) // somebody owns it
+	if _, _, err := f.Start(f.ctx, "r", session.Digest{1}, spec("/bin/cat")); err != nil {
+		wantKind(t, err, session.RetainedOutputFull)
+		if again, _ := other.Processes("", 10); len(again) != len(left) {
+			t.Error("a start that was refused removed something")
+		}
+	}
+}
+
+// TestBudgetComesOut has many starts at once, with little room, and checks that
+// the room is all there afterwards.
+func TestBudgetComesOut(t *testing.T) {
+	f := newFixture(t, session.Config{RetainedTotal: 8 * charged, ClosedRetention: time.Hour})
+	var refused atomic.Int32
+	for round := range 3 {
+		var group sync.WaitGroup
+		for i := range 8 {
+			group.Go(func() {
+				for n := range 5 {
+					p, _, err := f.Start(f.ctx, fmt.Sprint(round, i, n), session.Digest{1}, spec("/bin/true"))
+					if err != nil {
+						refused.Add(1)
+						continue
+					}
+					<-p.Closed()
+				}
+			})
+		}
+		group.Wait()
+	}
+	if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.registry.Charged(); n != 0 {
+		t.Errorf("%d bytes are charged to nobody; %d starts were refused", n, refused.Load())
+	}
+}
