@@ -38,8 +38,8 @@ func (LoopbackAuthInfo) Principal() auth.Principal { return auth.Loopback }
 // that clients connect in plain text, and give each connection a [PeerAuthInfo]
 // or [LoopbackAuthInfo] as the kernel sees its other end. A connection of
 // another kind is refused. failed is told of clients that did not get through
-// the handshake, but for those that left before it; it must not block, and nil
-// is not told.
+// the handshake, but for those that were lost during it or left; it must not
+// block, and nil is not told.
 func PeerCredentials(failed func(remote net.Addr, err error)) credentials.TransportCredentials {
 	if failed == nil {
 		failed = func(net.Addr, error) {}
@@ -56,7 +56,7 @@ type peerCredentials struct {
 func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if c, ok := conn.(*tlsConn); ok {
 		locked, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c.Conn)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		if err != nil && !lost(err) {
 			p.failed(c.RemoteAddr(), err)
 		}
 		return locked, info, err
@@ -66,6 +66,14 @@ func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 		return nil, nil, err
 	}
 	return conn, info, nil
+}
+
+// lost reports whether a handshake ended with its connection, and not because
+// of what was said in it.
+func lost(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {

@@ -157,11 +157,12 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// A check whether the port answers is not an attempt to get in, and garbage is.
-func TestWhoLeavesBeforeTheHandshakeDidNotFail(t *testing.T) {
+// A check whether the port answers is not an attempt to get in, nor is one that
+// the network cuts short; garbage is.
+func TestWhoIsLostDuringTheHandshakeDidNotFail(t *testing.T) {
 	l := newLocked(t)
 	lis := l.open(t, "grpcs://127.0.0.1:0")
-	for _, say := range []string{"", "GET / HTTP/1.1\r\n\r\n"} {
+	for _, say := range []string{"", "\x16\x03", "\x16\x03\x01\x01\x00\x01\x00", "GET / HTTP/1.1\r\n\r\n"} {
 		conn, err := net.Dial("tcp", lis.Addr().String())
 		if err != nil {
 			t.Fatal(err)
