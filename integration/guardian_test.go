@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -205,20 +204,48 @@ func TestAGuardedServerHasAGroupOfItsOwn(t *testing.T) {
 	}
 }
 
-// Children that the program had before it was the guardian are nobody's
-// business.
-func TestAGuardianLeavesItsOldChildrenAlone(t *testing.T) {
-	c := &command{Cmd: exec.Command("/bin/sh", "-c",
-		`sleep 1000 <>/dev/null >&0 2>&0 & exec "$0" serve --listen grpc://127.0.0.1:0`, execwire)}
-	c.Stderr, c.waited = &c.errors, sync.OnceValue(c.Wait)
+// execServer starts a server in the place of a shell that ran a script.
+func execServer(t *testing.T, script string) *command {
+	t.Helper()
+	c := newCommand()
+	c.Path, c.Args = "/bin/sh", []string{"sh", "-c", script + ` exec "$0" serve --listen grpc://127.0.0.1:0`, execwire}
 	said, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.launch(t)
-	if _, err := said.Read(make([]byte, 100)); err != nil {
+	url := make([]byte, 100)
+	n, err := said.Read(url)
+	if err != nil {
 		t.Fatal(err)
 	}
+	c.urls = map[door]string{tcpDoor: strings.TrimSpace(string(url[:n]))}
+	return c
+}
+
+// Signals other than those to stop come to the server, too; what nohup ignores
+// comes to nobody.
+func TestAGuardianPassesSignalsOn(t *testing.T) {
+	server := execServer(t, "")
+	server.send(t, unix.SIGHUP)
+	if code := server.await(t); code != 128+1 || !strings.Contains(server.errors.String(), "signal (hangup)") {
+		t.Errorf("the guardian ended with %d and %q", code, server.errors.String())
+	}
+	server = execServer(t, "trap '' HUP;")
+	server.send(t, unix.SIGHUP)
+	if got := run(t, nil, server.through(tcpDoor, "--", "true")...); got.code != 0 {
+		t.Errorf("a server under nohup: %+v", got)
+	}
+	server.send(t, unix.SIGTERM)
+	if code := server.await(t); code != 0 {
+		t.Errorf("the guardian ended with %d: %s", code, server.errors.String())
+	}
+}
+
+// Children that the program had before it was the guardian are nobody's
+// business.
+func TestAGuardianLeavesItsOldChildrenAlone(t *testing.T) {
+	c := execServer(t, "sleep 1000 <>/dev/null >&0 2>&0 &")
 	var child being
 	for _, k := range descendants(c.Process.Pid) {
 		if k.name == "sleep" {

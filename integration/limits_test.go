@@ -104,6 +104,10 @@ func TestRunLimitsProcesses(t *testing.T) {
 		if got.code != 124 || !strings.Contains(got.stderr, "wrote nothing") {
 			t.Errorf("a silent process through %s: %+v", d, got)
 		}
+		got = run(t, nil, append(server.through(d, "--limit", "open-files=1000000000000", "--"), shell("true")...)...)
+		if got.code != 125 || !strings.Contains(got.stderr, "limits.resource_limits[0]") {
+			t.Errorf("a limit above the system's through %s: %+v", d, got)
+		}
 		got = run(t, nil, append(server.through(d, "--limit", "cpu-hours=1", "--"), shell("true")...)...)
 		if got.code != 2 || !strings.Contains(got.stderr, "cpu-seconds") {
 			t.Errorf("a limit on nothing through %s: %+v", d, got)

@@ -198,11 +198,10 @@ func (s *Server) fromProcess(err *process.Error) error {
 	}
 	if err.Field != "" {
 		metadata["field"] = err.Field
-	}
-	switch err.Kind {
-	case process.InvalidArgument:
 		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
 			{Field: err.Field, Description: err.Err.Error()}}})
+	}
+	switch err.Kind {
 	case process.WriteTooLarge:
 		limit := strconv.Itoa(s.cfg.Limits.StdinWrite)
 		metadata["limit_bytes"] = limit

@@ -4,9 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -58,10 +56,8 @@ func TestALimitThatIsNotPermittedIsNamed(t *testing.T) {
 	_, err := f.processes.StartProcess(f.ctx, changed(withResourceLimits(
 		&execwirev1.ResourceLimit{Resource: coreBytes}, &execwirev1.ResourceLimit{Resource: openFiles, Soft: 1 << 50})))
 	expectFailure(t, err, codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED)
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetMetadata()["field"] != "limits.resource_limits[1]" {
-			t.Errorf("the error names %v", info.GetMetadata())
-		}
+	if field := violatedField(err); field != "limits.resource_limits[1]" {
+		t.Errorf("the error names %q", field)
 	}
 }
 

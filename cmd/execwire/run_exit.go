@@ -38,6 +38,10 @@ func explainReason(err error, flags runFlags) error {
 		return &exitError{code: codeNotFound, err: err}
 	case execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE,
 		execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:
+		var refused *client.Error
+		if errors.As(err, &refused) && len(refused.Fields) > 0 {
+			return &exitError{code: codeFailed, err: err} // a limit, not the program
+		}
 		return &exitError{code: codeNotExecutable, err: err}
 	case execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY:
 		hint := "choose another one with --cwd"
