@@ -113,7 +113,7 @@ func TestRunPassesInput(t *testing.T) {
 type held struct {
 	*command
 	stdout  lockedBuffer
-	release io.Closer
+	release io.WriteCloser // its input
 }
 
 func hold(t *testing.T, server *command, d door, flags ...string) *held {

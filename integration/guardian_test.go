@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -201,6 +202,28 @@ func TestAGuardedServerHasAGroupOfItsOwn(t *testing.T) {
 	pid := server.serverPID(t)
 	if group, err := unix.Getpgid(pid); err != nil || group != pid {
 		t.Errorf("the server %d is in the group %d, %v", pid, group, err)
+	}
+}
+
+// At a terminal Ctrl-C lets processes end, and a second one ends them: one key
+// press is one signal, although there are two processes.
+func TestCtrlCReachesAServerOnce(t *testing.T) {
+	url := "unix://" + filepath.Join(shortDir(t), "s")
+	p := newPane(t, 150, 24)
+	p.enter(execwire + " serve --listen " + url)
+	p.await("the URL", func(screen string) bool { return strings.Contains(screen, "\n"+url) })
+	server := &command{urls: map[door]string{unixDoor: url}}
+	h := hold(t, server, unixDoor)
+	p.key("C-c")
+	p.await("that it waits", func(screen string) bool { return strings.Contains(screen, "waiting for processes") })
+	if _, err := h.release.Write([]byte("still\n")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process answers", func() bool { return strings.Contains(h.stdout.String(), "still") })
+	p.key("C-c")
+	p.awaitLine("local[0]$")
+	if code := h.await(t); code != 128+9 {
+		t.Errorf("the client ended with %d: %s", code, h.errors.String())
 	}
 }
 
