@@ -39,6 +39,13 @@
 // taken for that of another process, or that gets hold of another's pipe, is taken for it, and dies with that one. What
 // somebody else starts at a descendant's request (cron, systemd, a container engine) is no descendant.
 //
+// None of this helps when the program itself is killed. [Guard] puts a parent above it for that, which does nothing else.
+//
+// # Limits
+//
+// A process with resource limits or a nice value is started traced by the thread that forks it. The kernel stops it
+// when it has executed its program; its limits are set from outside, and it is let go before its first instruction.
+//
 // # Locks
 //
 // The order is stream.mu, Process.mu, then one of the event log's own, Supervisor.mu, family.mu and Cgroups.mu; and
