@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"errors"
 	"time"
 
 	"github.com/execwire/execwire/internal/secretfile"
@@ -53,6 +54,8 @@ func (a *Authenticator) Authenticate(c Credentials) (Caller, error) {
 	}
 	return unlisted(self, c.OnBehalfOf), nil
 }
+
+var errNoTable = errors.New("there is no table of principals that it could be in")
 
 func withoutTable(c Credentials) (Caller, error) {
 	switch {

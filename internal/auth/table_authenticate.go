@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strconv"
 )
@@ -137,5 +136,3 @@ func (t *Table) actFor(self Caller, allowed []string, name string) (Caller, erro
 func failed(kind Kind, subject, format string, args ...any) error {
 	return &Error{Kind: kind, Subject: subject, Err: fmt.Errorf(format, args...)}
 }
-
-var errNoTable = errors.New("there is no table of principals that it could be in")

@@ -109,7 +109,7 @@ func (peerCredentials) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "insecure"}
 }
 
-func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
+func (p peerCredentials) Clone() credentials.TransportCredentials { return p }
 
 // OverrideServerName has nothing to override.
 func (peerCredentials) OverrideServerName(string) error { return nil }

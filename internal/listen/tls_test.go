@@ -220,6 +220,9 @@ func TestBeyondLoopback(t *testing.T) {
 // Whoever is connected stays so; whoever comes is met by the new files, or by
 // the old ones while the new are wrong.
 func TestKeysAreReadAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("files are looked at once a second")
+	}
 	l := newLocked(t)
 	lis := l.open(t, "grpcs://127.0.0.1:0")
 	client := with(l.clients.Issue("ci"), t)
