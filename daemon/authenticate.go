@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
@@ -51,22 +51,42 @@ func newDoorkeeper(cfg config.Config, logger *slog.Logger) (*doorkeeper, error) 
 // authenticate returns who calls, and what that one may do. Nothing that was
 // shown is looked at while its address has failed too often.
 func (k *doorkeeper) authenticate(ctx context.Context) (auth.Caller, error) {
-	shown, addr, err := k.door(ctx)
-	if err != nil {
-		return auth.Caller{}, err
-	}
-	header := metadata.ValueFromIncomingContext(ctx, authorizationKey)
-	limited := k.attempts != nil && (len(header) > 0 || len(shown.Certificates) > 0)
-	if limited {
-		if err := k.attempts.Check(addr); err != nil {
-			return auth.Caller{}, err
-		}
-	}
-	caller, err := k.identify(ctx, shown, header)
-	if limited && failedAttempt(err) {
+	caller, addr, err := k.judge(ctx)
+	if k.attempts != nil && failedAttempt(err) {
 		k.attempts.Failed(addr)
 	}
 	return caller, err
+}
+
+// judge is authenticate without counting. It also returns the address that a
+// failed attempt counts for.
+func (k *doorkeeper) judge(ctx context.Context) (auth.Caller, netip.Addr, error) {
+	shown, addr, err := k.door(ctx)
+	if err != nil {
+		return auth.Caller{}, addr, err
+	}
+	header := metadata.ValueFromIncomingContext(ctx, authorizationKey)
+	if k.attempts != nil && (len(header) > 0 || len(shown.Certificates) > 0) {
+		if err := k.attempts.Check(addr); err != nil {
+			return auth.Caller{}, addr, err
+		}
+	}
+	caller, err := k.identify(ctx, shown, header)
+	return caller, addr, err
+}
+
+// admit is called with the header of every call from a wire, before anything
+// else of it is read. It refuses nobody, which is left to authenticate: it says
+// on which connections somebody was let in.
+func (k *doorkeeper) admit(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(listen.TLSAuthInfo); ok && !info.Admitted() {
+			if _, _, err := k.judge(ctx); err == nil {
+				info.Admit()
+			}
+		}
+	}
+	return ctx, nil
 }
 
 func (k *doorkeeper) identify(ctx context.Context, shown auth.Credentials, header []string) (caller auth.Caller, err error) {
@@ -100,7 +120,7 @@ func (k *doorkeeper) door(ctx context.Context) (auth.Credentials, netip.Addr, er
 			return auth.Credentials{Peer: &info.Peer}, netip.Addr{}, nil
 		case listen.LoopbackAuthInfo:
 			return auth.Credentials{Loopback: true}, addrOf(p.Addr), nil
-		case credentials.TLSInfo:
+		case listen.TLSAuthInfo:
 			// Without a table such a door is on loopback, and has no more to it.
 			c := auth.Credentials{Loopback: !k.authenticator.HasTable()}
 			if len(info.State.VerifiedChains) > 0 {

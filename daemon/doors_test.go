@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -315,5 +316,29 @@ func TestDoorsThatDoNotOpen(t *testing.T) {
 	cfg.Principals = dir + "/none"
 	if _, err := daemon.New(cfg, daemon.Options{}); !errors.As(err, &broken) {
 		t.Errorf("without its table: New = %v", err)
+	}
+}
+
+// gRPC reads a whole request before anybody asks who makes it; of strangers it
+// does not get one that is large.
+func TestStrangersCannotSendMuch(t *testing.T) {
+	l := lock(t, many, func(l *locked) string { return l.principal("ci", `"all"`) })
+	large := &execwirev1.ListProcessesRequest{PageToken: strings.Repeat("x", 3<<20)}
+	send := func(ctx context.Context, conn *grpc.ClientConn) error {
+		_, err := execwirev1.NewProcessServiceClient(conn).ListProcesses(ctx, large)
+		return err
+	}
+	if err := send(l.ctx, l.dial(onTLS)); status.Code(err) != codes.Unavailable {
+		t.Errorf("a stranger gets %v, want its connection closed", err)
+	}
+	// Of a principal the first request may be as large as any.
+	for range 3 {
+		l.expect(send(l.as("ci"), l.dial(onTLS)), codes.InvalidArgument, "INVALID_FIELD")
+	}
+	conn := l.dial(onTLS)
+	l.expectUnknown(list(l.ctx, conn))
+	l.expect(send(l.as("ci"), conn), codes.InvalidArgument, "INVALID_FIELD")
+	if resp, err := healthpb.NewHealthClient(l.dial(onTLS)).Check(l.ctx, &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v, %v", resp, err)
 	}
 }

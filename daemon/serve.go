@@ -59,7 +59,10 @@ func (d *Daemon) openListeners(ctx context.Context) (list []listen.Listener, err
 			}
 		}
 	}()
-	locks := listen.Locks{Authenticated: d.doorkeeper.authenticator.HasTable()}
+	locks := listen.Locks{
+		Authenticated: d.doorkeeper.authenticator.HasTable(),
+		Unadmitted:    unadmittedHeaders * int(d.cfg.HeaderList),
+	}
 	for _, raw := range d.cfg.Listen {
 		url, err := listen.Parse(raw)
 		if err != nil {

@@ -26,6 +26,10 @@ const (
 // HTTP/2.
 const handshakeTimeout = 20 * time.Second
 
+// unadmittedHeaders is how many of the largest headers fit into what a
+// connection may send before somebody is let in on it.
+const unadmittedHeaders = 4
+
 // maxPingInterval is the longest time between a client's pings that the server
 // may demand, however seldom it asks itself: half of the 10 s that gRPC's Go
 // clients do not go below.
@@ -36,6 +40,7 @@ const maxPingInterval = 5 * time.Second
 func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer) {
 	s := grpc.NewServer(append(transportOptions(d.cfg),
 		grpc.Creds(listen.PeerCredentials(d.doorkeeper.handshakeFailed)),
+		grpc.InTapHandle(d.doorkeeper.admit),
 		grpc.ChainUnaryInterceptor(d.server.UnaryInterceptors()...),
 		grpc.ChainStreamInterceptor(d.server.StreamInterceptors()...),
 		grpc.WaitForHandlers(true),

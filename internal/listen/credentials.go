@@ -34,7 +34,7 @@ func (LoopbackAuthInfo) Principal() auth.Principal { return auth.Loopback }
 
 // PeerCredentials returns credentials for a gRPC server on this package's
 // listeners, of any kind. On a grpcs door they shake hands, which gives the
-// connection a [credentials.TLSInfo]. On the others they exchange nothing, so
+// connection a [TLSAuthInfo]. On the others they exchange nothing, so
 // that clients connect in plain text, and give each connection a [PeerAuthInfo]
 // or [LoopbackAuthInfo] as the kernel sees its other end. A connection of
 // another kind is refused. failed is told of clients that did not get through
@@ -55,7 +55,7 @@ type peerCredentials struct {
 // grpcs door.
 func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if c, ok := conn.(*tlsConn); ok {
-		locked, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c.Conn)
+		locked, info, err := c.shakeHands()
 		if err != nil && !lost(err) {
 			p.failed(c.RemoteAddr(), err)
 		}

@@ -25,6 +25,10 @@ type Locks struct {
 	// Authenticated is whether callers are let in by what they show, so that a
 	// grpcs door may be reached from beyond this host.
 	Authenticated bool
+	// Unadmitted is how many bytes may come by a grpcs door on one connection
+	// before somebody is let in on it; the handshake counts. A connection that
+	// sends more is closed.
+	Unadmitted int
 }
 
 // Listen opens the door that u names. It may wait for another server that is
@@ -78,7 +82,7 @@ func listenGRPCS(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tlsListener{Listener: lis, url: bound, tls: locks.TLS}, nil
+	return &tlsListener{Listener: lis, url: bound, locks: locks}, nil
 }
 
 // listenTCP returns a listener and u with the port that it has.

@@ -3,7 +3,11 @@ package listen
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
+	"sync/atomic"
+
+	"google.golang.org/grpc/credentials"
 
 	"github.com/execwire/execwire/internal/secretfile"
 )
@@ -77,12 +81,25 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	return config, nil
 }
 
+// TLSAuthInfo is the AuthInfo of a caller that came by a grpcs door.
+type TLSAuthInfo struct {
+	credentials.TLSInfo
+	admitted *atomic.Bool
+}
+
+// Admit says that somebody was let in on this connection, which may then send
+// as much as it likes. It may be called concurrently and again.
+func (i TLSAuthInfo) Admit() { i.admitted.Store(true) }
+
+// Admitted reports whether Admit was called.
+func (i TLSAuthInfo) Admitted() bool { return i.admitted.Load() }
+
 // tlsListener accepts connections that have yet to shake hands, which is left to
 // the credentials so that a slow client keeps only itself waiting.
 type tlsListener struct {
 	net.Listener
-	url URL
-	tls *TLS
+	url   URL
+	locks Locks
 }
 
 func (l *tlsListener) URL() URL { return l.url }
@@ -93,11 +110,40 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tlsConn{Conn: conn, tls: l.tls}, nil
+	return &tlsConn{Conn: conn, tls: l.locks.TLS, most: l.locks.Unadmitted}, nil
 }
 
-// tlsConn is a connection that came by a grpcs door.
+// tlsConn is a connection that came by a grpcs door. What is read of it before
+// anybody was let in is bounded: gRPC reads the whole request of a call before
+// it asks who makes it, of many calls at once.
 type tlsConn struct {
 	net.Conn
-	tls *TLS
+	tls      *TLS
+	admitted atomic.Bool
+
+	most, read int // bytes before admission; used only by the one that reads
+}
+
+var errUnadmitted = errors.New("too much was sent before anybody was let in")
+
+// Read implements net.Conn.
+func (c *tlsConn) Read(p []byte) (int, error) {
+	if c.admitted.Load() {
+		return c.Conn.Read(p)
+	}
+	if c.read >= c.most {
+		return 0, errUnadmitted
+	}
+	n, err := c.Conn.Read(p)
+	c.read += n
+	return n, err
+}
+
+// shakeHands makes the connection one with TLS.
+func (c *tlsConn) shakeHands() (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), admitted: &c.admitted}, nil
 }

@@ -46,6 +46,9 @@ func newLocked(t *testing.T) *locked {
 	return l
 }
 
+// unadmitted is how much a client may say.
+const unadmitted = 64 << 10
+
 // open serves a door that tells whoever gets through the handshake the name in
 // its certificate.
 func (l *locked) open(t *testing.T, raw string) listen.Listener {
@@ -54,7 +57,7 @@ func (l *locked) open(t *testing.T, raw string) listen.Listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lis, err := listen.Listen(t.Context(), u, listen.Locks{TLS: l.lock, Authenticated: true})
+	lis, err := listen.Listen(t.Context(), u, listen.Locks{TLS: l.lock, Authenticated: true, Unadmitted: unadmitted})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +85,7 @@ func greet(raw net.Conn, creds credentials.TransportCredentials) {
 	}
 	defer func() { _ = conn.Close() }()
 	name := "nobody"
-	if peers := info.(credentials.TLSInfo).State.PeerCertificates; len(peers) > 0 {
+	if peers := info.(listen.TLSAuthInfo).State.PeerCertificates; len(peers) > 0 {
 		name = peers[0].Subject.CommonName
 	}
 	_, _ = io.WriteString(conn, name)
@@ -294,5 +297,56 @@ func TestKeysThatCannotBeUsed(t *testing.T) {
 				t.Errorf("LoadTLS = %v, want %q", err, tc.says)
 			}
 		})
+	}
+}
+
+// Whoever is not let in cannot have the server read, and keep, without end.
+func TestWhatComesBeforeAdmissionIsBounded(t *testing.T) {
+	l := newLocked(t)
+	u, err := listen.Parse("grpcs://127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis, err := listen.Listen(t.Context(), u, listen.Locks{TLS: l.lock, Unadmitted: unadmitted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lis.Close() }()
+	const size = 4 * unadmitted
+	for _, admit := range []bool{false, true} {
+		var serving sync.WaitGroup
+		var read int64
+		var readErr error
+		serving.Go(func() {
+			raw, err := lis.Accept()
+			if err != nil {
+				readErr = err
+				return
+			}
+			defer func() { _ = raw.Close() }()
+			_ = raw.SetDeadline(time.Now().Add(hangGuard))
+			conn, info, err := listen.PeerCredentials(nil).ServerHandshake(raw)
+			if err != nil {
+				readErr = err
+				return
+			}
+			if admit {
+				info.(listen.TLSAuthInfo).Admit()
+			}
+			read, readErr = io.Copy(io.Discard, conn)
+		})
+		conn, err := tls.Dial("tcp", lis.Addr().String(), &tls.Config{RootCAs: l.ca.Pool(), ServerName: "localhost", NextProtos: []string{"h2"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write(make([]byte, size)) // which the server may cut short
+		_ = conn.Close()
+		serving.Wait()
+		switch {
+		case admit && (read != size || readErr != nil):
+			t.Errorf("of one that was let in %d of %d bytes were read: %v", read, size, readErr)
+		case !admit && (read > unadmitted+32<<10 || readErr == nil || !strings.Contains(readErr.Error(), "before anybody was let in")):
+			t.Errorf("of one that was not %d bytes were read, then %v; want %d at most", read, readErr, unadmitted)
+		}
 	}
 }
