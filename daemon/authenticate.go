@@ -134,10 +134,13 @@ func (k *doorkeeper) door(ctx context.Context) (auth.Credentials, netip.Addr, er
 	return auth.Credentials{}, netip.Addr{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownDoor}
 }
 
-// handshakeFailed counts a client that did not get through the handshake.
+// handshakeFailed counts a client that did not get through the handshake, unless
+// it was the client that ended it: one that does not trust this server has not
+// tried to get in.
 func (k *doorkeeper) handshakeFailed(remote net.Addr, err error) {
 	level := slog.LevelInfo
-	if k.attempts != nil {
+	ended, ok := errors.AsType[*net.OpError](err)
+	if k.attempts != nil && !(ok && ended.Op == "remote error") {
 		addr := addrOf(remote)
 		if k.attempts.Check(addr) != nil {
 			level = slog.LevelDebug // it has been said

@@ -194,15 +194,26 @@ func TestFailedHandshakesCount(t *testing.T) {
 	if err := list(l.as("ci"), secure); err != nil {
 		t.Fatal(err)
 	}
-	if err := list(l.ctx, l.dial(onTLS, testcert.NewAuthority(t).Issue("ci"))); status.Code(err) != codes.Unavailable {
-		t.Errorf("the handshake: %v", err)
-	}
-	for !strings.Contains(l.log.String(), "a TLS handshake failed") {
-		if l.ctx.Err() != nil {
-			t.Fatalf("the log does not tell of it: %s", l.log)
+	failed := func(conn *grpc.ClientConn, why string) {
+		t.Helper()
+		if err := list(l.ctx, conn); status.Code(err) != codes.Unavailable {
+			t.Errorf("the handshake: %v", err)
 		}
-		time.Sleep(10 * time.Millisecond)
+		for !strings.Contains(l.log.String(), why) {
+			if l.ctx.Err() != nil {
+				t.Fatalf("the log does not tell of it: %s", l.log)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
+	ours := l.ca
+	l.ca = l.clients // which did not sign the server's certificate
+	failed(l.dial(onTLS), "remote error: tls: bad certificate")
+	l.ca = ours
+	if err := list(l.as("ci"), secure); err != nil {
+		t.Errorf("a client that does not trust the server counts: %v", err)
+	}
+	failed(l.dial(onTLS, testcert.NewAuthority(t).Issue("ci")), "unknown authority")
 	l.expect(list(l.as("ci"), secure), codes.ResourceExhausted, "TOO_MANY_FAILED_ATTEMPTS")
 }
 
@@ -340,5 +351,21 @@ func TestStrangersCannotSendMuch(t *testing.T) {
 	l.expect(send(l.as("ci"), conn), codes.InvalidArgument, "INVALID_FIELD")
 	if resp, err := healthpb.NewHealthClient(l.dial(onTLS)).Check(l.ctx, &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("health: %v, %v", resp, err)
+	}
+}
+
+// Without authorities no certificate is asked for, and one that is shown lets
+// nobody in.
+func TestCertificatesNeedAuthorities(t *testing.T) {
+	l := lock(t, func(cfg *config.Config) { cfg.TLSClientCA = "" }, func(l *locked) string {
+		return l.principal("ci", `"all"`, `certificates = ["cn:ci"]`)
+	})
+	conn := l.dial(onTLS, l.clients.Issue("ci"))
+	l.expectUnknown(list(l.ctx, conn))
+	if err := list(l.as("ci"), conn); err != nil {
+		t.Errorf("with a token: %v", err)
+	}
+	if !strings.Contains(l.log.String(), "set tls_client_ca_file") {
+		t.Errorf("the log does not warn: %s", l.log)
 	}
 }

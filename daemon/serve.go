@@ -87,6 +87,9 @@ func (d *Daemon) openListeners(ctx context.Context) (list []listen.Listener, err
 
 // loadTLS reads what doors with TLS are locked with.
 func (d *Daemon) loadTLS() (*listen.TLS, error) {
+	if d.cfg.TLSClientCA == "" && d.doorkeeper.authenticator.WantsCertificates() {
+		d.opts.Logger.Warn("principals are listed by certificates, and none is asked for: set tls_client_ca_file")
+	}
 	files := listen.TLSFiles{Certificate: d.cfg.TLSCertificate, Key: d.cfg.TLSKey, ClientCA: d.cfg.TLSClientCA}
 	return listen.LoadTLS(files, func(err error) {
 		d.opts.Logger.Error("the keys for TLS cannot be read again; the old ones stay in use", "error", err)

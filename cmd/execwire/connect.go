@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -94,18 +93,15 @@ func explainDial(err error) error {
 		}
 		return failed(locked.Err.Error(), hint)
 	}
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return failed(dial.Err.Error(), "") // something is there
+	}
 	hint := "start a server with: execwire serve"
 	if dial.URL != "grpc://127.0.0.1:7420" {
 		hint += " --listen " + dial.URL
 	}
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		return failed(errno.Error(), hint)
-	}
-	if strings.HasPrefix(dial.URL, "grpcs://") {
-		hint = "" // it takes more than that
-	}
-	return failed(dial.Err.Error(), hint)
+	return failed(errno.Error(), hint)
 }
 
 // doorHint says what to do about a server that does not let this program in, or

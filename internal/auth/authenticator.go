@@ -34,6 +34,19 @@ func NewAuthenticator(file string, broken func(error)) (*Authenticator, error) {
 // HasTable reports whether a table decides who is let in.
 func (a *Authenticator) HasTable() bool { return a.table != nil }
 
+// WantsCertificates reports whether the table lists anybody by a certificate.
+func (a *Authenticator) WantsCertificates() bool {
+	if a.table == nil {
+		return false
+	}
+	for s := range a.table.Get().by {
+		if s.kind == byCertificate {
+			return true
+		}
+	}
+	return false
+}
+
 // Authenticate returns who shows c, and what it may do. It may read the table
 // again, which is not waited for by more than one call. The error is an
 // *[Error].
