@@ -15,6 +15,10 @@ import (
 
 type sessionStream = grpc.BidiStreamingClient[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]
 
+// lastWords is for how long a server may take a session for attached because it
+// still hears what this client said on a stream that was lost.
+const lastWords = 10 * time.Second
+
 // sessionLink is what a Session knows about its connection.
 type sessionLink struct {
 	// lostAt is when the connection was lost; zero while there is one.
@@ -161,6 +165,8 @@ func (s *Session) hopeless(err error) error {
 		return err
 	case e.Reason == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:
 		return s.lostError(err)
+	case e.Reason == execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED && time.Since(s.link.lostAt) < lastWords:
+		return nil
 	case !transient(e, &s.link.odd):
 		return err
 	case s.graceIsOver():

@@ -151,6 +151,30 @@ func TestSessionReturnsToWhatWasTaken(t *testing.T) {
 	})
 }
 
+// The last words of a lost stream can count as an answer for it. They come to an
+// end; another client does not.
+func TestSessionWaitsForTheEndOfItsOwnLastWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refuses := func(*fakeAttachment, *execwirev1.SessionAttach) error {
+			return serverError(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED)
+		}
+		lost := grants(func(*fakeAttachment) error { return errCut })
+		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
+			expectNext(t, s, "p", 1)
+		}, lost, refuses, refuses, grants(func(a *fakeAttachment) error {
+			return say(a.events("p", stdout(1, 0, "a")), a.awaitDetach())
+		}))
+		scripts := []sessionScript{lost}
+		for range 100 {
+			scripts = append(scripts, refuses)
+		}
+		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
+			_, err := s.Next(t.Context())
+			expectReason(t, err, execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED)
+		}, scripts...)
+	})
+}
+
 // How much a gap hides is not known where it was counted from what was taken.
 func TestSessionSaysWhenAGapIsNotExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
