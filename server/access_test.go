@@ -2,6 +2,9 @@ package server
 
 import (
 	"context"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -55,6 +58,43 @@ func TestPoliciesAndAccessAreTranslatedThereAndBack(t *testing.T) {
 	for number := range execwirev1.SessionAccess_name {
 		if m := execwirev1.SessionAccess(number); fromAccess(toAccess(m)) != m {
 			t.Errorf("%v becomes %v", m, fromAccess(toAccess(m)))
+		}
+	}
+}
+
+// The document says the same as the table.
+func TestTheDocumentKnowsWhoMayDoWhat(t *testing.T) {
+	text, err := os.ReadFile("../docs/sessions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	degrees := map[string]session.Access{
+		"`VIEW`": session.AccessView, "`WRITE`": session.AccessWrite, "the principal itself": session.AccessOwner,
+	}
+	documented := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, " | ")
+		access, ok := degrees[strings.TrimPrefix(cells[0], "| ")]
+		if !ok || len(cells) != 2 {
+			continue
+		}
+		for _, name := range regexp.MustCompile("`([A-Z][A-Za-z]+)`( with)?").FindAllStringSubmatch(cells[1], -1) {
+			method := "/execwire.v1.ProcessService/" + name[1]
+			if strings.Contains(name[1], "Session") {
+				method = "/execwire.v1.SessionService/" + name[1]
+			}
+			if name[2] != "" { // more for an option
+				continue
+			}
+			documented[method] = true
+			if sessionAccess[method] != access {
+				t.Errorf("%s is documented with access %v, the table says %v", method, access, sessionAccess[method])
+			}
+		}
+	}
+	for method := range sessionAccess {
+		if !documented[method] && !strings.HasSuffix(method, "/ListSessions") {
+			t.Errorf("%s is not documented", method)
 		}
 	}
 }

@@ -47,6 +47,7 @@ func (s *environmentService) GetEnvironment(context.Context, *execwirev1.GetEnvi
 		Features: []execwirev1.Feature{
 			execwirev1.Feature_FEATURE_PROCESSES,
 			execwirev1.Feature_FEATURE_RUN_RESUME,
+			execwirev1.Feature_FEATURE_LEASED_SESSIONS,
 			execwirev1.Feature_FEATURE_WAIT_CONDITIONS,
 			execwirev1.Feature_FEATURE_KILL_TREE,
 		},

@@ -159,7 +159,11 @@ func (a *attachment) receive() {
 			err = errHalfClosed
 		}
 		if err == nil {
-			a.lease.Alive()
+			// The last words of a stream that was cut are no sign of life: who
+			// said them may be the one that attaches again.
+			if a.stream.Context().Err() == nil {
+				a.lease.Alive()
+			}
 			err = a.handle(m)
 		}
 		if err != nil {

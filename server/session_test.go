@@ -1,0 +1,205 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/server"
+)
+
+// attachment is a client's side of an AttachSession stream.
+type attachment struct {
+	f        *fixture
+	stream   grpc.BidiStreamingClient[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]
+	cut      context.CancelCauseFunc
+	attached *execwirev1.SessionAttached
+}
+
+// tryAttach opens a stream with a first message and returns what is said to it.
+func (f *fixture) tryAttach(first *execwirev1.AttachSessionRequest) (*attachment, error) {
+	f.t.Helper()
+	ctx, cut := context.WithCancelCause(f.ctx)
+	f.t.Cleanup(func() { cut(errors.New("the test is over")) })
+	stream, err := f.leases.AttachSession(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a := &attachment{f: f, stream: stream, cut: cut}
+	if err := stream.Send(first); err != nil {
+		f.t.Fatal(err)
+	}
+	m, err := stream.Recv()
+	a.attached = m.GetAttached()
+	return a, err
+}
+
+func attachMessage(m *execwirev1.SessionAttach) *execwirev1.AttachSessionRequest {
+	return &execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Attach{Attach: m}}
+}
+
+func acknowledgeMessage(id string, seq uint64) *execwirev1.AttachSessionRequest {
+	return &execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Acknowledge{
+		Acknowledge: &execwirev1.SessionAcknowledge{ProcessId: id, Seq: seq}}}
+}
+
+func (f *fixture) attach(m *execwirev1.SessionAttach) *attachment {
+	f.t.Helper()
+	a, err := f.tryAttach(attachMessage(m))
+	if err != nil || a.attached == nil {
+		f.t.Fatalf("AttachSession answered %v, %v; want attached", a.attached, err)
+	}
+	return a
+}
+
+// end takes messages until the stream ends.
+func (a *attachment) end() error {
+	for {
+		if _, err := a.stream.Recv(); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitDetached waits until the server has noticed that nobody is attached.
+func (f *fixture) awaitDetached(id string) {
+	f.t.Helper()
+	for {
+		list, err := f.leases.ListSessions(f.ctx, &execwirev1.ListSessionsRequest{})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		i := slices.IndexFunc(list.GetSessions(), func(s *execwirev1.Session) bool { return s.GetSessionId() == id })
+		if i < 0 || !list.GetSessions()[i].GetAttached() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestAMalformedAttachNamesTheField(t *testing.T) {
+	f := newFixture(t)
+	long := strings.Repeat("x", server.MaxIDBytes+1)
+	many := map[string]uint64{}
+	for i := range 10_001 {
+		many[fmt.Sprint(i)] = 1
+	}
+	for field, m := range map[string][]*execwirev1.SessionAttach{
+		"attach.session_id": {{SessionId: long}},
+		"attach.after_seq": {
+			{AfterSeq: map[string]uint64{"": 1}}, {AfterSeq: map[string]uint64{long: 1}}, {AfterSeq: many},
+		},
+		"attach.grace":         {{Grace: seconds(-1)}},
+		"attach.when_detached": {{WhenDetached: 4}, {WhenDetached: -1}},
+		"grace":                {{Grace: seconds(3601)}},
+		"session_id":           {{SessionId: "default"}},
+	} {
+		for _, m := range m {
+			_, err := f.tryAttach(attachMessage(m))
+			expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+			if got := violatedField(err); got != field {
+				t.Errorf("the violated field is %q, want %q", got, field)
+			}
+		}
+	}
+	_, err := f.tryAttach(&execwirev1.AttachSessionRequest{})
+	expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+	for _, first := range []*execwirev1.AttachSessionRequest{
+		acknowledgeMessage("p", 1),
+		{Message: &execwirev1.AttachSessionRequest_Detach{Detach: &execwirev1.SessionDetach{}}},
+		{Message: &execwirev1.AttachSessionRequest_Pong{Pong: &execwirev1.SessionPong{}}},
+	} {
+		_, err := f.tryAttach(first)
+		expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE)
+	}
+	_, err = f.tryAttach(attachMessage(&execwirev1.SessionAttach{SessionId: "none"}))
+	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
+}
+
+func TestAnAttachWithoutAMessageIsRefused(t *testing.T) {
+	f := newFixture(t)
+	stream, err := f.leases.AttachSession(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE)
+}
+
+func TestAMistakeEndsAnAttachment(t *testing.T) {
+	for reason, say := range map[execwirev1.ErrorReason]*execwirev1.AttachSessionRequest{
+		execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE: attachMessage(&execwirev1.SessionAttach{}),
+		execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD:      acknowledgeMessage("", 1),
+		execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED:    acknowledgeMessage("p", 1_000_000),
+	} {
+		t.Run(reason.String(), func(t *testing.T) {
+			f := newFixture(t)
+			a := f.attach(&execwirev1.SessionAttach{})
+			start := withStdin(command("p", "cat"))
+			start.SessionId = a.attached.GetSession().GetSessionId()
+			f.start(start)
+			if err := a.stream.Send(say); err != nil {
+				t.Fatal(err)
+			}
+			code := map[execwirev1.ErrorReason]codes.Code{
+				execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE: codes.FailedPrecondition,
+				execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD:      codes.InvalidArgument,
+				execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED:    codes.OutOfRange,
+			}[reason]
+			expectFailure(t, a.end(), code, reason)
+			// The client may come back and follow the rules.
+			f.attach(&execwirev1.SessionAttach{SessionId: start.SessionId})
+		})
+	}
+}
+
+func TestMalformedSessionCallsNameTheField(t *testing.T) {
+	f := newFixture(t)
+	long := strings.Repeat("x", server.MaxIDBytes+1)
+	list := func(m *execwirev1.ListSessionsRequest) error {
+		_, err := f.leases.ListSessions(f.ctx, m)
+		return err
+	}
+	closing := func(id string) error {
+		_, err := f.leases.CloseSession(f.ctx, &execwirev1.CloseSessionRequest{SessionId: id})
+		return err
+	}
+	grant := func(m *execwirev1.GrantSessionRequest) error {
+		_, err := f.leases.GrantSession(f.ctx, m)
+		return err
+	}
+	for field, failed := range map[string][]error{
+		"page_size":  {list(&execwirev1.ListSessionsRequest{PageSize: -1})},
+		"page_token": {list(&execwirev1.ListSessionsRequest{PageToken: long})},
+		"session_id": {
+			closing(""), closing(long), grant(&execwirev1.GrantSessionRequest{Principal: "x"}),
+			grant(&execwirev1.GrantSessionRequest{SessionId: "default", Principal: "x", Access: 1}),
+		},
+		"principal": {
+			grant(&execwirev1.GrantSessionRequest{SessionId: "s"}),
+			grant(&execwirev1.GrantSessionRequest{SessionId: "s", Principal: long}),
+		},
+		"access": {grant(&execwirev1.GrantSessionRequest{SessionId: "s", Principal: "x", Access: 3})},
+	} {
+		for _, err := range failed {
+			expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+			if got := violatedField(err); got != field {
+				t.Errorf("the violated field is %q, want %q", got, field)
+			}
+		}
+	}
+	expectFailure(t, closing("none"), codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
+	expectFailure(t, grant(&execwirev1.GrantSessionRequest{SessionId: "none", Principal: "x", Access: 1}),
+		codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
+}
