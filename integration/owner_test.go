@@ -50,7 +50,7 @@ func (s *story) own(id string, after uint64) *owner {
 func (o *owner) resume() {
 	o.t.Helper()
 	o.open(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resume{
-		Resume: &execwirev1.RunResume{ProcessId: o.id, AfterSeq: o.last, Grace: o.grace}}})
+		Resume: &execwirev1.RunResume{SessionId: o.story.session, ProcessId: o.id, AfterSeq: o.last, Grace: o.grace}}})
 	if !o.started.GetResumed() {
 		o.t.Error("a resumed process counts as new")
 	}
@@ -198,13 +198,13 @@ func (o *owner) detach() {
 // watch follows a process as an observer.
 func (s *story) watch(id string, after uint64) *follower {
 	s.Helper()
-	return s.follow(&execwirev1.WatchProcessRequest{ProcessId: id, AfterSeq: after})
+	return s.follow(&execwirev1.WatchProcessRequest{SessionId: s.session, ProcessId: id, AfterSeq: after})
 }
 
 // watchLossless follows a process and holds it back.
 func (s *story) watchLossless(id string) *follower {
 	s.Helper()
-	return s.follow(&execwirev1.WatchProcessRequest{ProcessId: id, Lossless: true})
+	return s.follow(&execwirev1.WatchProcessRequest{SessionId: s.session, ProcessId: id, Lossless: true})
 }
 
 func (s *story) follow(request *execwirev1.WatchProcessRequest) *follower {

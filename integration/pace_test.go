@@ -96,7 +96,7 @@ func TestAWindowIsAllThatIsLeftUnacknowledged(t *testing.T) {
 // and gone.
 func (s *story) awaitExitNever(id string) {
 	s.Helper()
-	s.awaitClosed(s.start(program("flood", "-bytes", "1000000")))
+	s.elsewhere(func() { s.awaitClosed(s.start(program("flood", "-bytes", "1000000"))) })
 	if exit := s.get(id).GetExit(); exit != nil {
 		s.Errorf("it ended with %v", exit)
 	}

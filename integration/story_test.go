@@ -27,6 +27,8 @@ type story struct {
 	conn      grpc.ClientConnInterface
 	wire      *proxy // nil in process
 	processes execwirev1.ProcessServiceClient
+	leases    execwirev1.SessionServiceClient
+	session   string // where processes are; empty is the default session
 	ids       atomic.Int64
 }
 
@@ -48,7 +50,7 @@ func newStory(t testing.TB, s *server, d door) *story {
 	t.Helper()
 	conn, wire := s.connect(t, d)
 	return &story{TB: t, ctx: testContext(t), server: s, door: d, conn: conn, wire: wire,
-		processes: execwirev1.NewProcessServiceClient(conn)}
+		processes: execwirev1.NewProcessServiceClient(conn), leases: execwirev1.NewSessionServiceClient(conn)}
 }
 
 // option changes what is run.
@@ -95,6 +97,7 @@ func environment() map[string]string {
 // request says what to run, under an id that is new to the story.
 func (s *story) request(argv []string, options ...option) *execwirev1.RunStart {
 	r := &execwirev1.RunStart{Process: &execwirev1.StartProcessRequest{
+		SessionId: s.session,
 		ProcessId: fmt.Sprintf("p%d", s.ids.Add(1)),
 		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
 			Direct: &execwirev1.DirectCommand{Argv: argv, WorkingDirectory: "/", Env: environment()}}},
@@ -103,6 +106,14 @@ func (s *story) request(argv []string, options ...option) *execwirev1.RunStart {
 		option(r)
 	}
 	return r
+}
+
+// elsewhere does something in the default session.
+func (s *story) elsewhere(do func()) {
+	session := s.session
+	s.session = ""
+	do()
+	s.session = session
 }
 
 // start starts a process that nobody owns and returns its id.
@@ -118,7 +129,7 @@ func (s *story) start(argv []string, options ...option) string {
 // get describes a process.
 func (s *story) get(id string) *execwirev1.Process {
 	s.Helper()
-	response, err := s.processes.GetProcess(s.ctx, &execwirev1.GetProcessRequest{ProcessId: id})
+	response, err := s.processes.GetProcess(s.ctx, &execwirev1.GetProcessRequest{SessionId: s.session, ProcessId: id})
 	if err != nil {
 		s.Fatalf("GetProcess: %v", err)
 	}
@@ -128,14 +139,14 @@ func (s *story) get(id string) *execwirev1.Process {
 // awaitExit waits until the process's exit is known.
 func (s *story) awaitExit(id string) *execwirev1.ExitRecord {
 	s.Helper()
-	return s.wait(&execwirev1.WaitProcessRequest{ProcessId: id,
+	return s.wait(&execwirev1.WaitProcessRequest{SessionId: s.session, ProcessId: id,
 		Condition: &execwirev1.WaitProcessRequest_Exit{Exit: &execwirev1.WaitForExit{}}}).GetExit()
 }
 
 // awaitClosed waits until the process's log has ended.
 func (s *story) awaitClosed(id string) *execwirev1.Process {
 	s.Helper()
-	return s.wait(&execwirev1.WaitProcessRequest{ProcessId: id,
+	return s.wait(&execwirev1.WaitProcessRequest{SessionId: s.session, ProcessId: id,
 		Condition: &execwirev1.WaitProcessRequest_Closed{Closed: &execwirev1.WaitForClosed{}}})
 }
 
@@ -155,14 +166,14 @@ func (s *story) awaitOwned(id string, owned bool) {
 
 func (s *story) write(id, text string) {
 	s.Helper()
-	if _, err := s.processes.WriteStdin(s.ctx, &execwirev1.WriteStdinRequest{ProcessId: id, Data: []byte(text)}); err != nil {
+	if _, err := s.processes.WriteStdin(s.ctx, &execwirev1.WriteStdinRequest{SessionId: s.session, ProcessId: id, Data: []byte(text)}); err != nil {
 		s.Fatalf("WriteStdin: %v", err)
 	}
 }
 
 func (s *story) closeStdin(id string) {
 	s.Helper()
-	if _, err := s.processes.CloseStdin(s.ctx, &execwirev1.CloseStdinRequest{ProcessId: id}); err != nil {
+	if _, err := s.processes.CloseStdin(s.ctx, &execwirev1.CloseStdinRequest{SessionId: s.session, ProcessId: id}); err != nil {
 		s.Fatalf("CloseStdin: %v", err)
 	}
 }
@@ -177,7 +188,7 @@ func gracefully(timeout time.Duration) *execwirev1.Termination {
 
 func (s *story) terminate(id string, how *execwirev1.Termination) *execwirev1.TerminateProcessResponse {
 	s.Helper()
-	response, err := s.processes.TerminateProcess(s.ctx, &execwirev1.TerminateProcessRequest{ProcessId: id, Termination: how})
+	response, err := s.processes.TerminateProcess(s.ctx, &execwirev1.TerminateProcessRequest{SessionId: s.session, ProcessId: id, Termination: how})
 	if err != nil {
 		s.Fatalf("TerminateProcess: %v", err)
 	}
