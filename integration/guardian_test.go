@@ -46,6 +46,13 @@ func plant(t *testing.T, trees int, settings ...string) *forest {
 		_ = stranger.Process.Kill()
 		_ = stranger.Wait()
 	})
+	t.Cleanup(func() {
+		for _, b := range f.trees {
+			if b.alive() { // which has failed the test
+				_ = unix.Kill(b.pid, unix.SIGKILL)
+			}
+		}
+	})
 	processes := remote(t, f.command, unixDoor)
 	var last *execwirev1.Process
 	for range trees {
@@ -153,6 +160,13 @@ func TestAKilledServerLeavesNoForks(t *testing.T) {
 	if gone() {
 		t.Fatal("they do not fork")
 	}
+	t.Cleanup(func() {
+		for _, group := range groups {
+			if t.Failed() {
+				_ = unix.Kill(-group, unix.SIGKILL)
+			}
+		}
+	})
 	server.killServer(t)
 	if code := server.await(t); code != 128+9 {
 		t.Errorf("the guardian ended with %d: %s", code, server.errors.String())
