@@ -118,14 +118,18 @@ func (f *family) recall(k *kin) (clear, remembered bool) {
 // rest waits for the goroutine to end, if it has nothing to do.
 func (f *family) rest() {
 	f.mu.Lock()
-	stopped := f.stopped
-	if stopped == nil || !f.isIdle() {
+	stopped, busy := f.stopped, make(chan struct{})
+	if stopped == nil {
 		f.mu.Unlock()
 		return
 	}
+	f.resting = append(f.resting, busy)
 	f.poke()
 	f.mu.Unlock()
-	<-stopped
+	select {
+	case <-stopped:
+	case <-busy:
+	}
 }
 
 // judge does what has to be done about those who are nobody's to care for: adopted zombies, strays, and kin that

@@ -20,10 +20,11 @@ type family struct {
 	surveys uint64    // begun
 	judgeAt time.Time // when to look at the orphans; zero: nothing has changed
 	waiters []waiter
-	adopts  int            // supervisors that adopt orphans
-	orphans chan os.Signal // SIGCHLD; nil: nobody adopts
-	reaper  bool           // this program was a subreaper before
-	stopped chan struct{}  // of the goroutine; nil: there is none
+	adopts  int             // supervisors that adopt orphans
+	orphans chan os.Signal  // SIGCHLD; nil: nobody adopts
+	reaper  bool            // this program was a subreaper before
+	stopped chan struct{}   // of the goroutine; nil: there is none
+	resting []chan struct{} // of those who wait for its end, to be told that it goes on
 	wake    chan struct{}
 
 	// The rest is the goroutine's.

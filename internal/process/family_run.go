@@ -7,10 +7,15 @@ import (
 
 // run does the family's work until there is none.
 func (f *family) run(stopped chan struct{}) {
+	defer close(stopped)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for f.round() {
-		orphans, next := f.awaits()
+	for {
+		f.round()
+		orphans, next, idle := f.awaits()
+		if idle {
+			return
+		}
 		if !next.IsZero() {
 			timer.Reset(time.Until(next))
 		} else {
@@ -25,35 +30,27 @@ func (f *family) run(stopped chan struct{}) {
 			f.mu.Unlock()
 		}
 	}
-	close(stopped)
 }
 
-// round does what is due, and tells whether there is more to wait for.
-func (f *family) round() bool {
+// round does what is due.
+func (f *family) round() {
 	f.mu.Lock()
-	if f.isIdle() {
-		f.stopped = nil
-		f.division = nil
-		f.mu.Unlock()
-		return false
-	}
 	now := time.Now()
 	due := f.dueSweeps(now)
 	judge := f.judgeDue(now)
 	f.mu.Unlock()
 	if len(due) == 0 && !judge {
-		return true
+		return
 	}
 	d, judged, number, err := f.survey()
 	if err != nil {
 		f.strikeBlindly(due)
-		return true
+		return
 	}
 	for _, w := range due {
 		f.advance(w, d, judged)
 	}
 	f.judge(d, judged, number)
-	return true
 }
 
 // dueSweeps forces those whose deadline has passed, and returns those that have to take a step. Called with mu held.
@@ -75,9 +72,19 @@ func (f *family) judgeDue(now time.Time) bool {
 }
 
 // awaits returns what there is to wait for: a signal, unless it would tell nothing new, and a time, unless it is zero.
-func (f *family) awaits() (orphans <-chan os.Signal, next time.Time) {
+// If there is nothing, the goroutine is not the family's any more.
+func (f *family) awaits() (orphans <-chan os.Signal, next time.Time, idle bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.isIdle() {
+		f.stopped = nil
+		f.division, f.resting = nil, nil
+		return nil, next, true
+	}
+	for _, busy := range f.resting {
+		close(busy)
+	}
+	f.resting = nil
 	sooner := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
@@ -96,7 +103,7 @@ func (f *family) awaits() (orphans <-chan os.Signal, next time.Time) {
 	if f.judgeAt.IsZero() {
 		orphans = f.orphans
 	}
-	return orphans, next
+	return orphans, next, false
 }
 
 // advance has a sweep take a step.

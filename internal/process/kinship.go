@@ -75,7 +75,8 @@ func (s survey) divide() *division {
 		d.takeOrphans()
 	}
 	d.list()
-	return &d.result
+	result := d.result // alone: the rest refers to the division before
+	return &result
 }
 
 type divider struct {
@@ -160,10 +161,10 @@ func (d *divider) tree(pid int) (tree []int) {
 func (d *divider) takeOrphans() {
 	for _, pid := range d.children[d.self] {
 		p := d.byPID[pid]
-		if d.ours[pid] || p.session == d.session || d.foundling[pid] {
+		if d.ours[pid] || p.session == d.session {
 			continue
 		}
-		if d.owner[pid] == nil {
+		if d.owner[pid] == nil && !d.foundling[pid] {
 			d.takeOrphan(p)
 		}
 		if p.dead && (d.owner[pid] != nil || d.foundling[pid]) {

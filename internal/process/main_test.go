@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -17,15 +18,35 @@ import (
 
 func TestMain(m *testing.M) {
 	testproc.Main()
-	leakcheck.Main(m)
+	leakcheck.Main(zombieChecker{m})
+}
+
+// zombieChecker looks for children that a test left, which leakcheck does with a file that not all kernels have.
+type zombieChecker struct{ *testing.M }
+
+func (c zombieChecker) Run() int {
+	code := c.M.Run()
+	procs, _ := readProcs()
+	for _, p := range procs {
+		if p.ppid == os.Getpid() {
+			fmt.Fprintf(os.Stderr, "a test left the child %+v\n", p)
+			code = max(code, 1)
+		}
+	}
+	return code
 }
 
 // patience guards against hanging; no test waits for it to pass.
 const patience = 60 * time.Second
 
+// testContext ends when a test hangs; of a program under test it has no test.
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("test took too long"))
-	t.Cleanup(cancel)
+	if t != nil {
+		t.Cleanup(cancel)
+	} else {
+		context.AfterFunc(ctx, cancel)
+	}
 	return ctx
 }
 

@@ -1,0 +1,434 @@
+package process
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// strength is what a supervisor has to kill with. Each rung of the ladder is the strongest once the others are taken
+// away.
+type strength struct {
+	cgroup, adopt bool
+}
+
+var strengths = []strength{{true, true}, {true, false}, {false, true}, {false, false}}
+
+func (s strength) String() string {
+	return fmt.Sprintf("cgroup=%v,adopt=%v", s.cgroup, s.adopt)
+}
+
+// withCgroups makes a place for control groups, or skips a test where there can be none.
+func withCgroups(t testing.TB) *Cgroups {
+	t.Helper()
+	c, err := OpenCgroups("auto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c == nil {
+		t.Skip("no cgroup v2 tree can be written to, so that rung is not tested")
+	}
+	return c
+}
+
+func (s strength) supervisor(t testing.TB) *Supervisor {
+	t.Helper()
+	t.Cleanup(func() { wantNoChildren(t) })
+	config := Config{AdoptOrphans: s.adopt}
+	if s.cgroup {
+		config.Cgroups = withCgroups(t)
+	}
+	return newSupervisor(t, config)
+}
+
+// wantNoChildren expects this program to have none, not even zombies, but for those that tests started themselves.
+func wantNoChildren(t testing.TB) {
+	t.Helper()
+	for _, p := range childrenLeft(t) {
+		t.Errorf("there is a child %+v", p)
+	}
+}
+
+func childrenLeft(t testing.TB) []procStat {
+	t.Helper()
+	procs, err := readProcs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(procs, func(p procStat) bool { return p.ppid != os.Getpid() || p.session == ownSession() })
+}
+
+func onEachStrength(t *testing.T, f func(t *testing.T, s strength)) {
+	for _, s := range strengths {
+		t.Run(s.String(), func(t *testing.T) { f(t, s) })
+	}
+}
+
+// tribe is a hostile process with its descendants.
+type tribe struct {
+	t      testing.TB
+	report string
+	spec   Spec
+}
+
+func newTribe(t testing.TB, args ...string) *tribe {
+	t.Helper()
+	h := &tribe{t: t, report: filepath.Join(t.TempDir(), "report")}
+	h.spec = program("hostile", append([]string{"-report", h.report}, args...)...)
+	t.Cleanup(func() {
+		for _, p := range h.alive() { // of a test that failed, or that leaves some on purpose
+			p.Kill()
+		}
+	})
+	return h
+}
+
+func (h *tribe) alive() []testproc.Hostile {
+	h.t.Helper()
+	all, err := testproc.ReadHostile(h.report)
+	if err != nil && !os.IsNotExist(err) {
+		h.t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(p testproc.Hostile) bool { return !p.Alive() })
+}
+
+func (h *tribe) start(s *Supervisor) *Process {
+	h.t.Helper()
+	p, err := s.Start(testContext(h.t), h.spec)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return p
+}
+
+// wantExtinct expects that nobody is alive, now.
+func (h *tribe) wantExtinct(when string) {
+	h.t.Helper()
+	if left := h.alive(); len(left) > 0 {
+		h.t.Errorf("%s, %d are alive: %v", when, len(left), left)
+	}
+}
+
+// wantEnd expects the log to end as every log does.
+func wantEnd(t *testing.T, p *Process) {
+	t.Helper()
+	exit(t, p)
+	stats := p.Log().Stats()
+	reader, err := p.Log().NewReader(stats.LastSeq - 1) // what came before may be gone
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	batch, err := reader.Next(testContext(t), 0)
+	if err != nil || !stats.Exited || len(batch.Events) != 1 || batch.Events[0].Kind != eventlog.Closed {
+		t.Errorf("%+v, %v, exited was said: %v", batch, err, stats.Exited)
+	}
+}
+
+// ways are those that every rung reaches, and how it is then known that all are dead.
+var ways = []struct {
+	args   []string
+	orphan bool // who has left the session has no parent any more
+	alone  Method
+}{
+	{[]string{"child", "child", "stopped"}, false, MethodProcessGroup},
+	{[]string{"-hold", "child", "group", "stopped"}, false, MethodDescendants},
+	{[]string{"session", "stopped", "session"}, false, MethodDescendants},
+	{[]string{"-flood", "-hold", "session"}, false, MethodDescendants},
+	{[]string{"-chain", "300ms", "chain", "chain"}, false, MethodProcessGroup},
+	{[]string{"daemon", "child", "daemon"}, true, MethodDescendants},
+	{[]string{"-hold", "daemon", "group"}, true, MethodDescendants},
+	{[]string{"-chain", "300ms", "daemon-chain", "session"}, true, MethodDescendants},
+}
+
+// check compares a result with what this rung can achieve.
+func (s strength) check(t *testing.T, h *tribe, result TerminateResult, orphan bool, alone Method) {
+	t.Helper()
+	if s.cgroup || s.adopt || !orphan {
+		h.wantExtinct("after the termination")
+	}
+	if result.Verified != s.adopt {
+		t.Errorf("verified is %v", result.Verified)
+	}
+	want := alone
+	switch {
+	case s.cgroup:
+		want = MethodCgroup
+	case orphan && !s.adopt:
+		want = result.Method // of those that could be found
+	}
+	if result.Method != want && !strings.Contains(strings.Join(h.spec.Argv, " "), "-chain") {
+		t.Errorf("method %v, want %v", result.Method, want)
+	}
+}
+
+func TestNobodySurvivesATermination(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many hostile processes")
+	}
+	onEachStrength(t, func(t *testing.T, strength strength) {
+		for _, way := range ways {
+			for _, how := range []Termination{{}, {Graceful: true, Timeout: 50 * time.Millisecond}} {
+				t.Run(fmt.Sprintf("%s,graceful=%v", strings.Join(way.args, " "), how.Graceful), func(t *testing.T) {
+					h := newTribe(t, way.args...)
+					p := h.start(strength.supervisor(t))
+					listen(t, p).until("ready")
+					result := terminate(t, p, how)
+					strength.check(t, h, result, way.orphan, way.alone)
+					if !result.WasRunning || result.Exit.Signal != syscall.SIGKILL || result.Exit.Cause != CauseTerminated {
+						t.Errorf("%+v", result)
+					}
+					wantEnd(t, p)
+				})
+			}
+		}
+	})
+}
+
+func TestNobodySurvivesTheClose(t *testing.T) {
+	onEachStrength(t, func(t *testing.T, strength strength) {
+		h := newTribe(t, "-leave", "child", "group", "session", "stopped")
+		p := h.start(strength.supervisor(t))
+		wantEnd(t, p)
+		if strength.cgroup {
+			h.wantExtinct("after the close")
+		}
+		if strength.adopt || strength.cgroup {
+			poll(t, "the end of all", func() bool { return len(h.alive()) == 0 })
+		}
+		if record, _ := p.Exit(); record.Code != 3 || record.Cause != CauseExited {
+			t.Errorf("%+v", record)
+		}
+	})
+}
+
+func TestADaemonDoesNotSurviveTheClose(t *testing.T) {
+	onEachStrength(t, func(t *testing.T, strength strength) {
+		if !strength.adopt && !strength.cgroup {
+			t.Skip("nobody could find it")
+		}
+		h := newTribe(t, "-leave", "daemon", "daemon")
+		p := h.start(strength.supervisor(t))
+		wantEnd(t, p)
+		poll(t, "the end of all", func() bool { return len(h.alive()) == 0 })
+		result := terminate(t, p, Termination{})
+		if result.WasRunning || result.Method != MethodNone || result.Verified != strength.adopt {
+			t.Errorf("%+v", result)
+		}
+	})
+}
+
+func TestATimeoutReachesEverybody(t *testing.T) {
+	onEachStrength(t, func(t *testing.T, strength strength) {
+		h := newTribe(t, "-leave", "-hold", "session", "stopped", "daemon")
+		h.spec.Timeout = 700 * time.Millisecond
+		if !strength.adopt && !strength.cgroup {
+			h = newTribe(t, "-hold", "session", "stopped")
+			h.spec.Timeout = 700 * time.Millisecond
+		}
+		p := h.start(strength.supervisor(t))
+		wantEnd(t, p)
+		h.wantExtinct("after the timeout")
+	})
+}
+
+func TestNobodySurvivesTheSupervisor(t *testing.T) {
+	onEachStrength(t, func(t *testing.T, strength strength) {
+		leakcheck.Check(t)
+		s := strength.supervisor(t)
+		args := []string{"group", "session", "stopped"}
+		if strength.adopt || strength.cgroup {
+			args = append(args, "daemon")
+		}
+		var tribes []*tribe
+		for i := range 3 {
+			h := newTribe(t, args...)
+			h.spec.LeaveDescendants = i == 0
+			listen(t, h.start(s)).until("ready")
+			tribes = append(tribes, h)
+		}
+		if err := s.Close(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range tribes {
+			h.wantExtinct("after the supervisor was closed")
+		}
+	})
+}
+
+func TestWhoLeavesTheControlGroupIsFoundByItsParent(t *testing.T) {
+	place, err := findCgroups("")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, strength := range []strength{{true, true}, {true, false}} {
+		t.Run(strength.String(), func(t *testing.T) {
+			h := newTribe(t, "-cgroup", place.dir, "escape", "child")
+			p := h.start(strength.supervisor(t))
+			listen(t, p).until("ready")
+			result := terminate(t, p, Termination{})
+			if left := len(h.alive()); result.Verified != strength.adopt || strength.adopt && left > 0 {
+				t.Errorf("%+v, and %d are alive", result, left)
+			}
+			wantEnd(t, p)
+		})
+	}
+}
+
+func TestADaemonLivesOnIfThatWasAskedFor(t *testing.T) {
+	onEachStrength(t, func(t *testing.T, strength strength) {
+		h := newTribe(t, "-leave", "session", "daemon")
+		h.spec.LeaveDescendants = true
+		s := strength.supervisor(t)
+		p := h.start(s)
+		wantEnd(t, p)
+		other := newTribe(t, "-leave", "child") // what happens to others means nothing to it
+		wantEnd(t, other.start(s))
+		if strength.adopt {
+			if err := children.settle(testContext(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left := h.alive(); len(left) != 2 {
+			t.Fatalf("alive are %v", left)
+		}
+		wantKind(t, p.Signal(syscall.SIGTERM, TargetGroup), AlreadyExited)
+		result := terminate(t, p, Termination{})
+		if result.WasRunning || result.Verified != strength.adopt {
+			t.Errorf("%+v", result)
+		}
+		if strength.adopt || strength.cgroup {
+			h.wantExtinct("after the termination")
+		}
+	})
+}
+
+func TestAnAmbiguousOrphanWaitsForItsSuspects(t *testing.T) {
+	s := strength{adopt: true}.supervisor(t)
+	first, second := newTribe(t, "child"), newTribe(t, "daemon")
+	p := first.start(s)
+	listen(t, p).until("ready")
+	q := second.start(s)
+	listen(t, q).until("ready")
+	result := terminate(t, q, Termination{}) // p was there before the daemon, and could have begotten it
+	if result.Verified || len(second.alive()) != 1 {
+		t.Errorf("%+v, and %v are alive", result, second.alive())
+	}
+	result = terminate(t, p, Termination{})
+	if !result.Verified {
+		t.Errorf("%+v", result)
+	}
+	first.wantExtinct("after the last suspect ended")
+	second.wantExtinct("after the last suspect ended")
+	if again := terminate(t, q, Termination{}); !again.Verified {
+		t.Errorf("%+v", again)
+	}
+}
+
+func TestOthersAreNotTouched(t *testing.T) {
+	onEachStrength(t, func(t *testing.T, strength strength) {
+		bystander := exec.Command("/bin/sleep", "1000")
+		if err := bystander.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = bystander.Process.Kill(); _ = bystander.Wait() }()
+		other := startOther(t)
+		h := newTribe(t, "session", "stopped")
+		s := strength.supervisor(t)
+		p := h.start(s)
+		listen(t, p).until("ready")
+		terminate(t, p, Termination{})
+		if err := s.Close(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if !alive(bystander.Process.Pid) {
+			t.Error("a child of somebody else in this program was killed")
+		}
+		if got := len(other.tribe.alive()); got != 3 {
+			t.Errorf("of another server's three processes %d are left", got)
+		}
+	})
+}
+
+// otherServer is a program with a supervisor of its own, which runs a hostile process with two descendants.
+type otherServer struct {
+	*exec.Cmd
+	tribe *tribe
+	stdin io.WriteCloser
+	place string // of its control groups; "": it has none
+}
+
+func init() {
+	testproc.Register("other-server", func(args []string) int {
+		groups, err := OpenCgroups("auto")
+		if err != nil {
+			return 1
+		}
+		s := NewSupervisor(Config{Cgroups: groups, AdoptOrphans: true})
+		spec := program("hostile", "-report", args[0], "daemon", "session")
+		p, err := s.Start(testContext(nil), spec)
+		if err != nil {
+			return 1
+		}
+		reader, err := p.Log().NewReader(0)
+		if err != nil {
+			return 1
+		}
+		defer reader.Close()
+		if _, err := reader.Next(testContext(nil), 0); err != nil {
+			return 1
+		}
+		place := ""
+		if groups != nil {
+			place = groups.place.dir
+		}
+		fmt.Println(place)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		if s.Close(testContext(nil)) != nil {
+			return 1
+		}
+		return 0
+	})
+}
+
+func startOther(t *testing.T) *otherServer {
+	t.Helper()
+	o := &otherServer{tribe: newTribe(t)}
+	argv := testproc.Argv("other-server", o.tribe.report)
+	o.Cmd = exec.Command(argv[0], argv[1:]...)
+	var err error
+	if o.stdin, err = o.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := o.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = o.stdin.Close()
+		_ = o.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.place = strings.TrimSpace(line)
+	// The stages of the daemon end on their own.
+	poll(t, "three processes", func() bool { return len(o.tribe.alive()) == 3 })
+	return o
+}
