@@ -287,6 +287,43 @@ func TestTheTableIsReadAgain(t *testing.T) {
 	}
 }
 
+// Who is connected stays connected when the keys change; who comes meets the new
+// ones.
+func TestKeysChangeUnderLiveConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("files are looked at once a second")
+	}
+	l := lock(t, many, func(l *locked) string { return l.principal("ci", `"all"`) })
+	before := l.dial(onTLS)
+	started, err := execwirev1.NewProcessServiceClient(before).RunProcess(l.as("ci"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := started.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: &execwirev1.RunStart{
+		Process: &execwirev1.StartProcessRequest{ProcessId: "p", Command: &execwirev1.ProcessCommand{
+			Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{Argv: []string{"/bin/sleep", "1000"}, WorkingDirectory: "/"}}}}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := started.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	l.ca = testcert.NewAuthority(t)
+	l.ca.Issue("server").Write(t, l.dir, "server")
+	for list(l.as("ci"), l.dial(onTLS)) != nil {
+		if l.ctx.Err() != nil {
+			t.Fatal("the new keys are never used")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	processes := execwirev1.NewProcessServiceClient(before)
+	if _, err := processes.TerminateProcess(l.as("ci"), &execwirev1.TerminateProcessRequest{ProcessId: "p"}); err != nil {
+		t.Errorf("on the old connection: %v", err)
+	}
+	if _, err := started.Recv(); err != nil {
+		t.Errorf("the stream on it: %v", err)
+	}
+}
+
 func TestDoorsThatDoNotOpen(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key := testcert.NewAuthority(t).Issue("server").Write(t, dir, "server")

@@ -6,18 +6,26 @@ import (
 	"slices"
 )
 
+// maxOthersNameBytes bounds the names of those that somebody acts for, so that
+// both names and the slash fit into the 256 bytes that a grant may name.
+const maxOthersNameBytes = maxNameBytes - 1
+
 // mayActFor returns an error of kind [KindOnBehalfOfRefused] unless name is
 // right and matches what self is allowed.
 func mayActFor(self Caller, allowed []string, name string) error {
+	subject := "one that " + self.Principal.String() + " acts for"
 	if problem := badName(name); problem != "" {
-		return failed(KindOnBehalfOfRefused, "one that "+self.Principal.String()+" acts for", "the name %.140q %s", name, problem)
+		return failed(KindOnBehalfOfRefused, subject, "the name %.140q %s", name, problem)
+	}
+	if len(name) > maxOthersNameBytes {
+		return failed(KindOnBehalfOfRefused, subject, "the name has more than %d bytes", maxOthersNameBytes)
 	}
 	matches := func(pattern string) bool {
 		ok, err := path.Match(pattern, name)
 		return ok && err == nil
 	}
 	if !slices.ContainsFunc(allowed, matches) {
-		return failed(KindOnBehalfOfRefused, "one that "+self.Principal.String()+" acts for", "%q matches nothing of its on_behalf_of", name)
+		return failed(KindOnBehalfOfRefused, subject, "%q matches nothing of its on_behalf_of", name)
 	}
 	return nil
 }
