@@ -168,6 +168,9 @@ func TestFailedAttemptsAreBounded(t *testing.T) {
 		if err := list(short.showing("Bearer x"), plain); status.Code(err) == codes.ResourceExhausted {
 			break
 		}
+		if short.ctx.Err() != nil {
+			t.Fatal("never refused")
+		}
 	}
 	for list(short.as("ci"), plain) != nil { // and forgiven
 		if short.ctx.Err() != nil {
