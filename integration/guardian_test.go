@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testproc"
 )
 
 // A tree of four processes in three sessions that ignore what asks them to end.
@@ -25,11 +26,15 @@ sleep 1000 &
 exec sleep 1000`
 )
 
+// hostileWays are those in which descendants of a hostile process try to survive.
+var hostileWays = []string{"child", "stopped", "group", "session", "daemon", "daemon-chain"}
+
 // forest is a server with trees of processes, and somebody who has nothing to
 // do with it.
 type forest struct {
 	*command
 	trees     []being
+	report    string // of a hostile process and all its descendants
 	cgroups   string // the directory of the server's cgroups; "" without
 	bystander being
 }
@@ -46,24 +51,27 @@ func plant(t *testing.T, trees int, settings ...string) *forest {
 		_ = stranger.Process.Kill()
 		_ = stranger.Wait()
 	})
-	t.Cleanup(func() {
+	t.Cleanup(func() { // of what is only left if the test has failed
 		for _, b := range f.trees {
-			if b.alive() { // which has failed the test
+			if b.alive() {
 				_ = unix.Kill(b.pid, unix.SIGKILL)
 			}
 		}
+		hostiles, _ := testproc.ReadHostile(f.report)
+		for _, h := range hostiles {
+			h.Kill()
+		}
 	})
-	processes := remote(t, f.command, unixDoor)
 	var last *execwirev1.Process
 	for range trees {
-		response, err := processes.StartProcess(testContext(t), &execwirev1.StartProcessRequest{Command: &execwirev1.ProcessCommand{
-			Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{
-				Argv: shell(treeScript), WorkingDirectory: "/", Env: environment()}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = response.GetProcess()
+		last = f.start(t, shell(treeScript))
 	}
+	f.report = filepath.Join(t.TempDir(), "report")
+	f.start(t, program("hostile", append([]string{"-hold", "-chain", "1h", "-report", f.report}, hostileWays...)...))
+	eventually(t, "the hostile ones are in place", func() bool {
+		report, _ := os.ReadFile(f.report)
+		return strings.Count(string(report), "settled ") >= len(hostileWays)
+	})
 	eventually(t, "all trees have grown", func() bool {
 		f.trees = nil
 		for _, k := range descendants(f.Process.Pid) {
@@ -82,6 +90,28 @@ func plant(t *testing.T, trees int, settings ...string) *forest {
 	return f
 }
 
+// start starts a process that nobody owns.
+func (c *command) start(t *testing.T, argv []string) *execwirev1.Process {
+	t.Helper()
+	response, err := remote(t, c, unixDoor).StartProcess(testContext(t), &execwirev1.StartProcessRequest{
+		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
+			Direct: &execwirev1.DirectCommand{Argv: argv, WorkingDirectory: "/", Env: environment()}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.GetProcess()
+}
+
+// hostiles are all hostile processes that there have been.
+func (f *forest) hostiles(t *testing.T) []testproc.Hostile {
+	t.Helper()
+	found, err := testproc.ReadHostile(f.report)
+	if err != nil || len(found) <= len(hostileWays) {
+		t.Fatalf("the hostile ones reported %v, %v", found, err)
+	}
+	return found
+}
+
 // expectFelled wants that nothing is left of the trees once the command has
 // ended, and that a server can take the place of this one at once.
 func (f *forest) expectFelled(t *testing.T) {
@@ -89,6 +119,12 @@ func (f *forest) expectFelled(t *testing.T) {
 	for _, b := range f.trees {
 		if b.alive() {
 			t.Errorf("process %d is alive", b.pid)
+		}
+	}
+	for _, h := range f.hostiles(t) {
+		if h.Alive() {
+			t.Errorf("the hostile process %d is alive", h.PID)
+			h.Kill()
 		}
 	}
 	if _, err := os.Stat(f.cgroups); f.cgroups != "" && !errors.Is(err, fs.ErrNotExist) {
@@ -141,17 +177,10 @@ func TestAKilledServerLeavesNothing(t *testing.T) {
 // them is ever there for long enough to be found and killed alone.
 func TestAKilledServerLeavesNoForks(t *testing.T) {
 	server := serve(t, "EXECWIRE_CGROUP=off") // which would end them all at one instant
-	processes := remote(t, server, unixDoor)
 	var groups []int
 	const script = `sh -c "$0" "$0" &`
 	for range 3 {
-		response, err := processes.StartProcess(testContext(t), &execwirev1.StartProcessRequest{Command: &execwirev1.ProcessCommand{
-			Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{
-				Argv: append(shell(script), script), WorkingDirectory: "/", Env: environment()}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		groups = append(groups, int(response.GetProcess().GetPid()))
+		groups = append(groups, int(server.start(t, append(shell(script), script)).GetPid()))
 	}
 	// A look at all processes does not see them, but their group is there.
 	gone := func() bool {
