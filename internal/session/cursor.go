@@ -22,41 +22,32 @@ type cursor struct {
 	observer *eventlog.Reader // once the log was freed
 }
 
-// newCursor takes the log from whoever owns it. It goes on after afterSeq, or if
+// newCursor takes a log from whoever owns it. It goes on after afterSeq, or if
 // that is nil after what was acknowledged last; what precedes it counts as
-// acknowledged. session.mu is held.
-func (p *Process) newCursor(afterSeq *uint64) (*cursor, error) {
-	if b := p.backlog; b != nil {
-		if c, err := b.take(p.Log(), afterSeq); c != nil || err != nil {
+// acknowledged. The backlog is what was spooled, nil if nothing ever was. Nobody
+// else takes the same log at the same time.
+func newCursor(log *eventlog.Log, b *backlog, afterSeq *uint64) (*cursor, error) {
+	if b != nil {
+		if c, err := b.take(log, afterSeq); c != nil || err != nil {
 			return c, err
 		}
 	}
-	c := &cursor{log: p.Log()}
-	var err error
-	if afterSeq == nil {
-		c.owner, err = p.Log().OwnAcknowledged()
-		c.after = p.Log().Stats().Acknowledged
-	} else {
-		c.owner, err = p.Log().Own(*afterSeq)
-		c.after = *afterSeq
+	if afterSeq != nil {
+		owner, err := log.Own(*afterSeq)
+		return &cursor{log: log, owner: owner, after: *afterSeq}, err
 	}
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	owner, err := log.OwnAcknowledged()
+	return &cursor{log: log, owner: owner, after: log.Stats().Acknowledged}, err
 }
 
-// newSpoolCursor takes the log for the session's spooler. session.mu is held.
-func (p *Process) newSpoolCursor() (*cursor, error) {
-	if p.backlog == nil {
-		p.backlog = &backlog{spool: p.session.spool}
-	}
-	owner, err := p.Log().OwnAcknowledged()
+// newSpoolCursor takes a log for a spooler, which adds to the backlog.
+func newSpoolCursor(log *eventlog.Log, b *backlog) (*cursor, error) {
+	owner, err := log.OwnAcknowledged()
 	if err != nil {
 		return nil, err
 	}
-	c := &cursor{log: p.Log(), owner: owner, spooling: p.backlog}
-	p.backlog.begin(c)
+	c := &cursor{log: log, owner: owner, spooling: b}
+	b.begin(c)
 	return c, nil
 }
 

@@ -32,12 +32,16 @@ func (s *Session) enter(p *Process, afterSeq *uint64) error {
 	return nil
 }
 
-// newCursorFor returns a cursor for an attachment or for the spooler.
+// newCursorFor returns a cursor for an attachment or for the spooler. session.mu
+// is held.
 func (p *Process) newCursorFor(attachment bool, afterSeq *uint64) (*cursor, error) {
 	if attachment {
-		return p.newCursor(afterSeq)
+		return newCursor(p.Log(), p.backlog, afterSeq)
 	}
-	return p.newSpoolCursor()
+	if p.backlog == nil {
+		p.backlog = &backlog{spool: p.session.spool}
+	}
+	return newSpoolCursor(p.Log(), p.backlog)
 }
 
 // isTaken reports whether the process has closed and all that it said was

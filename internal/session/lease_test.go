@@ -24,12 +24,14 @@ func kindOf(err error) Kind {
 type leaseTest struct {
 	t      rapid.TB
 	lease  *lease
-	holder *holder // guarded by lease.mu, as hooks are
-	ended  int     // guarded by lease.mu
+	holder *holder          // guarded by lease.mu, as hooks are
+	ended  int              // guarded by lease.mu
+	gone   map[*holder]bool // guarded by lease.mu; who left or was displaced
+	closed bool             // guarded by lease.mu; by somebody who meant to
 }
 
 func newLeaseTest(t rapid.TB, grace time.Duration) *leaseTest {
-	lt := &leaseTest{t: t}
+	lt := &leaseTest{t: t, gone: make(map[*holder]bool)}
 	lt.lease = &lease{sessionID: "s", grace: grace, hooks: leaseHooks{
 		attached: func(now, before *holder) { lt.change(before, now) },
 		detached: func(before *holder) { lt.change(before, nil) },
@@ -50,6 +52,30 @@ func (lt *leaseTest) change(before, now *holder) {
 		lt.t.Errorf("the lease takes another one for its holder")
 	}
 	lt.holder = now
+	if before != nil {
+		lt.gone[before] = true
+	}
+}
+
+// close ends the lease, and notes that it was meant.
+func (lt *leaseTest) close() {
+	lt.lease.mu.Lock()
+	lt.closed = true
+	lt.lease.mu.Unlock()
+	lt.lease.close()
+}
+
+// checkStays checks that somebody who attached, and has not left, was displaced
+// if the lease is not his any more.
+func (lt *leaseTest) checkStays(h *holder) {
+	lt.lease.mu.Lock()
+	defer lt.lease.mu.Unlock()
+	if lt.holder != h && !lt.gone[h] || lt.ended > 0 && lt.holder == h {
+		lt.t.Errorf("the lease left its holder")
+	}
+	if by := lt.gone[h]; by && lt.holder == nil && !lt.closed && len(lt.gone) == 1 {
+		lt.t.Errorf("the session ended while somebody was attached")
+	}
 }
 
 // now is who holds the lease, and whether it is over.
@@ -192,6 +218,9 @@ func TestGraceBeginsWithTheLossAndEndsWithTheReturn(t *testing.T) {
 		}
 		_ = lt.lease.attach(t.Context(), h)
 		time.Sleep(time.Hour)
+		if now, over := lt.now(); now != h || over {
+			t.Fatal("the session ended while somebody was attached")
+		}
 		lt.lease.leave(h)
 		time.Sleep(time.Minute + time.Nanosecond)
 		if _, over := lt.now(); !over {
@@ -230,7 +259,7 @@ func TestLeaseInAnyOrder(t *testing.T) {
 				go func() {
 					time.Sleep(s.at)
 					if s.what == "close" {
-						lt.lease.close()
+						lt.close()
 						return
 					}
 					h := &holder{}
@@ -251,6 +280,7 @@ func TestLeaseInAnyOrder(t *testing.T) {
 						return
 					}
 					time.Sleep(s.stays)
+					lt.checkStays(h)
 					lt.lease.leave(h)
 					lt.lease.leave(h)
 				}()

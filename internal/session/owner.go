@@ -93,7 +93,7 @@ func (p *Process) own(ctx context.Context, afterSeq uint64, grace time.Duration,
 		return nil, err
 	}
 	p.seal()
-	c, err := p.newCursor(&afterSeq)
+	c, err := newCursor(p.Log(), p.backlog, &afterSeq)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,13 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
+// TestMain makes each random life of TestSpooledLifeLosesAndRepeatsNothing long
+// enough for blocks to be used again.
 func TestMain(m *testing.M) {
 	testproc.Main()
+	if err := flag.Set("rapid.steps", "150"); err != nil {
+		panic(err)
+	}
 	leakcheck.Main(m)
 }
 

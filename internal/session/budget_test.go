@@ -1,0 +1,66 @@
+package session
+
+import "testing"
+
+// newCharged returns a process that is charged.
+func newCharged(t *testing.T, b *budget, bytes int64) *Process {
+	t.Helper()
+	p := &Process{}
+	if victims, ok := b.reserve(p, bytes); !ok || len(victims) > 0 {
+		t.Fatalf("there is no room for %d bytes beside %d", bytes, b.charged)
+	}
+	return p
+}
+
+func TestBudgetTakesTheOldestAndNoMoreThanItMust(t *testing.T) {
+	b := newBudget(100)
+	var old []*Process
+	for range 4 {
+		p := newCharged(t, b, 20)
+		b.rest(p)
+		old = append(old, p)
+	}
+	b.rouse(old[0]) // somebody owns it again
+	if _, ok := b.reserve(&Process{}, 81); ok {
+		t.Error("there is room for 81 bytes beside 20 that must stay")
+	}
+	if b.charged != 80 || b.resting.Len() != 3 {
+		t.Errorf("a refusal left %d bytes charged, %d at rest", b.charged, b.resting.Len())
+	}
+	victims, ok := b.reserve(&Process{}, 50)
+	if !ok || len(victims) != 2 || victims[0].process != old[1] || victims[1].process != old[2] {
+		t.Fatalf("the victims are %v, %v", victims, ok)
+	}
+	if b.charged != 90 || b.evictable != 20 {
+		t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable)
+	}
+}
+
+// A victim that somebody takes up before it is removed is charged again, also if
+// it has come to rest again by then.
+func TestVictimThatIsTakenUpIsChargedAgain(t *testing.T) {
+	for _, rests := range []bool{false, true} {
+		b := newBudget(100)
+		p := newCharged(t, b, 80)
+		b.rest(p)
+		victims, ok := b.reserve(&Process{}, 60)
+		if !ok || len(victims) != 1 {
+			t.Fatalf("the victims are %v, %v", victims, ok)
+		}
+		if rests {
+			b.rest(p)
+		}
+		b.resize(p, victims[0].bytes)
+		evictable := int64(0)
+		if rests {
+			evictable = 80
+		}
+		if b.charged != 140 || b.evictable != evictable {
+			t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable)
+		}
+		b.resize(p, 0)
+		if b.charged != 60 || b.evictable != 0 || b.resting.Len() != 0 {
+			t.Errorf("%d bytes are charged once it is gone, %d evictable", b.charged, b.evictable)
+		}
+	}
+}
