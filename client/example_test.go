@@ -39,3 +39,41 @@ func Example() {
 		fmt.Println("make ended with", exit.ShellCode())
 	}
 }
+
+func ExampleClient_AttachSession() {
+	ctx := context.Background()
+	c, err := client.Dial(ctx, "unix:///run/execwire.sock")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	session, err := c.AttachSession(ctx, client.SessionOptions{
+		WhenDetached: execwirev1.WhenDetached_WHEN_DETACHED_SPOOL,
+	})
+	if err != nil {
+		fmt.Println(err) // e.g. SESSION_ATTACHED, of a session that somebody else has
+		return
+	}
+	defer session.Close(ctx) // ends its processes; Detach leaves them
+	for _, name := range []string{"server", "worker"} {
+		if _, err := c.Processes().StartProcess(ctx, &execwirev1.StartProcessRequest{
+			SessionId: session.ID(), ProcessId: name,
+			Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
+				Direct: &execwirev1.DirectCommand{Argv: []string{"./" + name}, WorkingDirectory: "/srv"}}},
+		}); err != nil {
+			fmt.Println(client.FromRPC(err))
+			return
+		}
+	}
+	for got, err := range session.Events(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, event := range got.Events {
+			fmt.Printf("%s: %s", got.ProcessID, event.GetOutput().GetData())
+			session.Acknowledge(got.ProcessID, event.GetSeq())
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,6 +240,27 @@ func TestClosingASessionEndsEverythingInIt(t *testing.T) {
 	})
 }
 
+// What was asked for is done, though the one who asked has gone.
+func TestClosingGoesOnWithoutItsCaller(t *testing.T) {
+	atEveryDoor(t, func(s *story) {
+		a := s.lease()
+		p := a.run(program("ignore-term"))
+		p.expectOutput(stdoutOf, "ready\n")
+		pid := s.get(p.id).GetPid()
+		ctx, cancel := context.WithCancelCause(s.ctx)
+		go func() {
+			_ = a.failure() // it has begun
+			cancel(errDisconnect)
+		}()
+		_, err := s.leases.CloseSession(ctx, &execwirev1.CloseSessionRequest{SessionId: s.session})
+		if err != nil && ctx.Err() == nil {
+			s.Errorf("CloseSession: %v", err)
+		}
+		s.awaitOver(s.session)
+		s.expectGone(pid)
+	})
+}
+
 // A RunProcess stream owns what it runs, in a leased session too. What it gives
 // up goes to the attachment.
 func TestARunInASessionIsReleasedToIt(t *testing.T) {
@@ -288,8 +310,8 @@ func TestASessionSurvivesBrokenConnections(t *testing.T) {
 			s := newStory(t, newServer(t, small), d)
 			seed := rand.Uint64()
 			t.Logf("the seed is %d", seed)
-			var resumed int
-			session, err := client.New(s.conn).AttachSession(s.ctx, client.SessionOptions{OnResumed: func() { resumed++ }})
+			var resumed atomic.Int64
+			session, err := client.New(s.conn).AttachSession(s.ctx, client.SessionOptions{OnResumed: func() { resumed.Add(1) }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -322,8 +344,8 @@ func TestASessionSurvivesBrokenConnections(t *testing.T) {
 					t.Errorf("%d right bytes of %d, %d dropped", verifier.Offset(), bytes, f.dropped)
 				}
 			}
-			if resumed < leastCuts {
-				t.Errorf("the session was taken up %d times, which shows little", resumed)
+			if n := resumed.Load(); n < leastCuts {
+				t.Errorf("the session was taken up %d times, which shows little", n)
 			}
 			ctx, cancel := context.WithTimeoutCause(s.ctx, patience, errTooLong)
 			defer cancel()

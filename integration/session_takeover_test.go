@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/testproc"
 )
@@ -61,6 +62,31 @@ func TestALiveAttachmentKeepsItsSession(t *testing.T) {
 		reading.Wait()
 		if a.pings == 0 {
 			s.Error("the incumbent was never asked")
+		}
+	})
+}
+
+// The SDK answers for a caller that is busy, and holds what came meanwhile.
+func TestTheSDKAnswersWhileNobodyListens(t *testing.T) {
+	withConfig(t, small, func(s *story) {
+		session, err := client.New(s.conn).AttachSession(s.ctx, client.SessionOptions{})
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.session = session.ID()
+		for range 3 {
+			s.start(program("flood", "-bytes", fmt.Sprint(floodBytes)))
+		}
+		b := &attached{story: s, feeds: map[string]*feed{}}
+		for range 3 {
+			s.expectReason(b.tryAttach(), "SESSION_ATTACHED")
+		}
+		if err := session.Detach(s.ctx); err != nil {
+			s.Errorf("Detach: %v", err)
+		}
+		b.again()
+		for id := range session.Cursors() {
+			s.Errorf("%s has a cursor, though nothing was taken", id)
 		}
 	})
 }

@@ -11,8 +11,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testproc"
 	"github.com/execwire/execwire/server"
 )
 
@@ -202,4 +204,89 @@ func TestMalformedSessionCallsNameTheField(t *testing.T) {
 	expectFailure(t, closing("none"), codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
 	expectFailure(t, grant(&execwirev1.GrantSessionRequest{SessionId: "none", Principal: "x", Access: 1}),
 		codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
+}
+
+// A client that does not read has the handler stuck in sending. What it says is
+// heard all the same, and its leave is noticed at once.
+func TestAClientThatDoesNotReadIsHeard(t *testing.T) {
+	for name, leave := range map[string]func(a *attachment) error{
+		"detach": func(a *attachment) error {
+			return a.stream.Send(&execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Detach{
+				Detach: &execwirev1.SessionDetach{}}})
+		},
+		"half-close": func(a *attachment) error { return a.stream.CloseSend() },
+		"mistake":    func(a *attachment) error { return a.stream.Send(attachMessage(&execwirev1.SessionAttach{})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			a := f.attach(&execwirev1.SessionAttach{})
+			id := a.attached.GetSession().GetSessionId()
+			flood := command("p", testproc.Argv("flood", "-bytes", "8000000")...)
+			flood.SessionId = id
+			f.start(flood)
+			for said := uint64(0); said < 600<<10; time.Sleep(time.Millisecond) {
+				snapshot, err := f.processes.SnapshotOutput(f.ctx, &execwirev1.SnapshotOutputRequest{SessionId: id, ProcessId: "p"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				said = snapshot.GetStreams()[0].GetTotalBytes()
+			}
+			if err := leave(a); err != nil {
+				t.Fatal(err)
+			}
+			f.awaitDetached(id)
+		})
+	}
+}
+
+func TestSessionsAreListedInPages(t *testing.T) {
+	f := newFixture(t)
+	want := map[string]bool{}
+	for range 5 {
+		want[f.attach(&execwirev1.SessionAttach{}).attached.GetSession().GetSessionId()] = true
+	}
+	var got []string
+	pages := 0
+	for token := ""; pages == 0 || token != ""; pages++ {
+		list, err := f.leases.ListSessions(f.ctx, &execwirev1.ListSessionsRequest{PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(list.GetSessions()); n == 0 || n > 2 {
+			t.Fatalf("a page has %d sessions", n)
+		}
+		for _, s := range list.GetSessions() {
+			got = append(got, s.GetSessionId())
+		}
+		token = list.GetNextPageToken()
+	}
+	if pages != 3 || len(got) != 5 || !slices.IsSorted(got) {
+		t.Errorf("%d pages have the sessions %v", pages, got)
+	}
+	for _, id := range got {
+		if !want[id] {
+			t.Errorf("session %s is nobody's", id)
+		}
+	}
+}
+
+// Grants can be long: a page is cut where it would become too large to receive.
+func TestPagesOfSessionsAreBoundedInBytes(t *testing.T) {
+	f := newFixture(t)
+	for range 60 {
+		id := f.attach(&execwirev1.SessionAttach{}).attached.GetSession().GetSessionId()
+		for i := range 100 {
+			if _, err := f.leases.GrantSession(f.ctx, &execwirev1.GrantSessionRequest{
+				SessionId: id, Principal: fmt.Sprintf("%0256d", i), Access: execwirev1.SessionAccess_SESSION_ACCESS_VIEW}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	list, err := f.leases.ListSessions(f.ctx, &execwirev1.ListSessionsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := proto.Size(list); size > 2<<20 || list.GetNextPageToken() == "" {
+		t.Errorf("a page has %d sessions in %d bytes, and the token %q", len(list.GetSessions()), size, list.GetNextPageToken())
+	}
 }
