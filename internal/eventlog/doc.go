@@ -21,7 +21,11 @@
 // evicted, and writers get no more buffers once a window of bytes (or of
 // events) is unacknowledged. The window is shared out so that no stream can
 // keep another from speaking. After [Owner.Release] with hold the same
-// protection lasts without a reader, until [Log.Own] or [Log.Free].
+// protection lasts without a reader, until [Log.Own] or [Log.Free]; with
+// Limits.Held a log begins so, that nothing can be lost before its first owner.
+//
+// Next blocks. A goroutine that reads many logs uses TryNext and
+// [Reader.Notify] instead.
 //
 // # Retention
 //

@@ -2,6 +2,23 @@
 // for the principals that may see them, keeps them for an owner that lost its
 // connection, and removes their records. It knows no doors: principals are
 // names, requests are digests.
+//
+// # Owners
+//
+// A process has one owner at a time: a stream ([Ownership]), or in a leased
+// session the attachment ([Attachment]), which has every process that no stream
+// has. A stream that is lost keeps its process for a grace of its own. While
+// nobody is attached, the session's policy ([WhenDetached]) says what becomes of
+// output; when its own grace is over, the session and all that runs in it end.
+//
+// # Parts
+//
+// The lease says who is attached and for how long, and knows no processes. A feed
+// is the queue of the processes that have something to say. A cursor reads one
+// process: what was spooled of it (backlog, replay), then its log. A spooler is
+// the owner of a detached session's logs that puts them into the spool, a file of
+// blocks. The budget bounds what is kept of all processes together.
+// docs/locking.md has the locks.
 package session
 
 import (
