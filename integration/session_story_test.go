@@ -300,6 +300,33 @@ func TestARunInASessionIsReleasedToIt(t *testing.T) {
 	})
 }
 
+// A RunProcess stream that is lost has a grace of its own: the session goes on
+// without its process, and is told how that ended.
+func TestALostRunInASessionHasItsOwnGrace(t *testing.T) {
+	atEveryDoor(t, func(s *story) {
+		a := s.lease(keep(time.Hour))
+		o := s.run(program("sleep"), grace(200*time.Millisecond))
+		o.leave(errDisconnect) // and not the wire, which the lease needs
+		a.feed(o.id).expectEnd(s, 0, sigkill, terminated)
+		p := a.run(program("echo"), stdin)
+		s.write(p.id, "still here")
+		p.expectOutput(stdoutOf, "still here")
+		q := s.run(program("echo"), stdin, grace(time.Hour))
+		q.write("one,")
+		q.expectOutput(stdoutOf, "one,")
+		q.leave(errDisconnect)
+		s.awaitOwned(q.id, false)
+		a.detach()
+		a.again() // which does not take what a stream may come back to
+		q.resume()
+		q.write("two")
+		q.expectOutput(stdoutOf, "two")
+		q.endInput()
+		q.expectOutput(stderrOf, "end of input\n")
+		q.expectEnd(s, 0, noSignal, byItself)
+	})
+}
+
 // The SDK's session survives wires that break anywhere, with several processes
 // that speak at once.
 func TestASessionSurvivesBrokenConnections(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/server"
 )
 
 const (
@@ -84,5 +85,15 @@ func TestSilenceIsACause(t *testing.T) {
 	f.start(req)
 	if exit := f.waitClosed("p").GetExit(); exit.GetCause() != execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT {
 		t.Errorf("the process ended with %v", exit)
+	}
+}
+
+// The window of a process that keeps less is smaller, and its owner is told so.
+func TestALoweredWindowIsReported(t *testing.T) {
+	req := command("p", "cat")
+	kept := uint64(server.MinRetainedOutputBytes)
+	req.Limits = &execwirev1.ProcessLimits{RetainedOutputBytes: &kept}
+	if got := newFixture(t).run(req).started.GetOutputWindowBytes(); got != kept {
+		t.Errorf("the window is said to be %d bytes, want %d", got, kept)
 	}
 }

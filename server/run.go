@@ -130,13 +130,14 @@ func (s *processService) newRun(stream runStream, owner *session.Ownership, afte
 func (r *run) started(resumed bool) *execwirev1.RunProcessResponse {
 	offset := r.process.StdinOffset()
 	r.input.begin(offset)
+	output := r.process.Log().Limits() // which its start may have lowered
 	return &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Started{Started: &execwirev1.RunStarted{
 		Process:            toProcess(r.process),
 		Resumed:            resumed,
 		StdinOffset:        offset,
 		StdinWindowBytes:   uint64(r.server.cfg.Limits.StdinQueue),
-		OutputWindowBytes:  uint64(r.server.cfg.Limits.window()),
-		OutputWindowEvents: uint64(r.server.cfg.Limits.RetainedEvents),
+		OutputWindowBytes:  uint64(output.WindowBytes),
+		OutputWindowEvents: uint64(output.RetainedEvents),
 	}}}
 }
 

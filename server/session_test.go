@@ -160,8 +160,10 @@ func TestAMistakeEndsAnAttachment(t *testing.T) {
 				execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED:    codes.OutOfRange,
 			}[reason]
 			expectFailure(t, a.end(), code, reason)
-			// The client may come back and follow the rules.
-			f.attach(&execwirev1.SessionAttach{SessionId: start.SessionId})
+			// The client may come back and follow the rules, and only then.
+			_, err := f.tryAttach(attachMessage(&execwirev1.SessionAttach{SessionId: start.SessionId, AfterSeq: map[string]uint64{"p": 1_000_000}}))
+			expectFailure(t, err, codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED)
+			f.attach(&execwirev1.SessionAttach{SessionId: start.SessionId, AfterSeq: map[string]uint64{"unknown": 7}})
 		})
 	}
 }
