@@ -43,8 +43,8 @@ type Options struct {
 	// with their number. Nil calls nothing.
 	OnDrain func(processes int)
 	// OnChange is called when a process was started, has closed or was
-	// forgotten: when memory may have become free. It must not block. Nil calls
-	// nothing.
+	// forgotten: when memory may have become free. It must neither block nor use
+	// the daemon. Nil calls nothing.
 	OnChange func()
 }
 

@@ -187,7 +187,7 @@ func (r *run) awaitAcknowledgement() bool {
 	timeout := time.NewTimer(acknowledgementTimeout)
 	defer timeout.Stop()
 	for {
-		if stats := r.process.Log().Stats(); stats.Acknowledged >= stats.LastSeq || !stats.Owned {
+		if r.owner.Taken() {
 			return true
 		}
 		select {

@@ -138,6 +138,16 @@ func (c *cursor) acknowledge(seq uint64) error {
 	return c.owner.Acknowledge(seq)
 }
 
+// isTaken reports whether everything so far was acknowledged, or the log is
+// nobody's.
+func (c *cursor) isTaken() bool {
+	if c.replay != nil && c.replay.isOpen() {
+		return false
+	}
+	stats := c.log.Stats()
+	return stats.Acknowledged >= stats.LastSeq || !stats.Owned
+}
+
 // release ends the cursor; see eventlog.Owner. When somebody else has taken the
 // log by then it is simply forgotten.
 func (c *cursor) release(hold bool) { c.owner.Release(hold) }

@@ -156,6 +156,27 @@ func TestOldestClosedRecordsGiveWay(t *testing.T) {
 	}
 }
 
+// A start that is refused for another reason must not have cost anybody's record.
+func TestRefusedStartRemovesNothing(t *testing.T) {
+	f := newFixture(t, session.Config{RetainedTotal: 2 * charged, ProcessesPerSession: 1, ClosedRetention: time.Hour})
+	old, _, err := f.Start(f.ctx, "old", session.Digest{1}, flood(900<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.registry.Drained(old)
+	f.start(t, "p", "/bin/cat")
+	for _, kind := range []session.Kind{session.TooManyProcesses, session.Draining} {
+		s, err := f.registry.Open(map[session.Kind]string{session.TooManyProcesses: "tester", session.Draining: "other"}[kind], "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = s.Start(f.ctx, "q", session.Digest{1}, spec("/bin/cat"))
+		wantKind(t, err, kind)
+		must(t)(f.Session.Process("old"))
+		f.registry.Drain()
+	}
+}
+
 // TestBudgetComesOut has many starts at once, with little room, and checks that
 // the room is all there afterwards.
 func TestBudgetComesOut(t *testing.T) {

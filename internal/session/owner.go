@@ -53,6 +53,10 @@ func (o *Ownership) Next(ctx context.Context, maxBytes int) (eventlog.Batch, err
 // [eventlog.Owner].
 func (o *Ownership) Acknowledge(seq uint64) error { return o.cursor.acknowledge(seq) }
 
+// Taken reports whether all that the process has said was acknowledged, or the
+// log was freed because the server or the session ends.
+func (o *Ownership) Taken() bool { return o.cursor.isTaken() }
+
 // Own takes the ownership from whoever has it, whose reads then fail with
 // [eventlog.ErrReplaced], and goes on after afterSeq, which counts as
 // acknowledged. An attachment of the session is told that the process left its

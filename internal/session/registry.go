@@ -220,6 +220,16 @@ func (r *Registry) begin() error {
 	return nil
 }
 
+// refusal says why no process can be started, if none can.
+func (r *Registry) refusal() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining {
+		return &Error{Kind: Draining}
+	}
+	return nil
+}
+
 // end counts a process that is at rest for the first time, or did not start.
 func (r *Registry) end() {
 	r.mu.Lock()

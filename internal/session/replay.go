@@ -211,6 +211,14 @@ func (r *replay) settle() (unused []uint32) {
 	return b.trim()
 }
 
+// isOpen reports whether something of the backlog was not acknowledged.
+func (r *replay) isOpen() bool {
+	b := r.backlog
+	b.spool.mu.Lock()
+	defer b.spool.mu.Unlock()
+	return b.reader == r && b.tail < b.end
+}
+
 // lead notes what was returned of the log while not all of the backlog is
 // acknowledged.
 func (r *replay) lead(batch eventlog.Batch) {

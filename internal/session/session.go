@@ -122,7 +122,7 @@ func (s *Session) claim(id string, digest Digest, spec *process.Spec) (p *Proces
 	defer s.unlock()
 	other, err := s.claimedLocked(id, digest)
 	if other == nil && err == nil {
-		err = s.admitStart()
+		err = s.registry.begin()
 	}
 	if other != nil || err != nil {
 		s.registry.budget.resize(p, 0)
@@ -133,7 +133,8 @@ func (s *Session) claim(id string, digest Digest, spec *process.Spec) (p *Proces
 	return p, true, nil
 }
 
-// claimed returns the process that has the id already, if any.
+// claimed returns the process that has the id already, or why none can be
+// started, or neither.
 func (s *Session) claimed(id string, digest Digest) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,21 +143,24 @@ func (s *Session) claimed(id string, digest Digest) (*Process, error) {
 
 func (s *Session) claimedLocked(id string, digest Digest) (*Process, error) {
 	p := s.processes[id]
-	if p != nil && p.digest != digest {
+	switch {
+	case p == nil:
+		return nil, s.refusal()
+	case p.digest != digest:
 		return nil, &Error{Kind: ProcessAlreadyExists, Subject: id}
 	}
 	return p, nil
 }
 
-// admitStart refuses a start or counts it. s.mu is held.
-func (s *Session) admitStart() error {
+// refusal says why no process can be started, if none can. s.mu is held.
+func (s *Session) refusal() error {
 	if s.over {
 		return &Error{Kind: SessionClosed, Subject: s.id}
 	}
 	if most := s.registry.cfg.ProcessesPerSession; most > 0 && s.running >= most {
 		return &Error{Kind: TooManyProcesses, Subject: s.id, Limit: int64(most)}
 	}
-	return s.registry.begin()
+	return s.registry.refusal()
 }
 
 // spawn starts the claimed process or gives the claim back. The process gets its

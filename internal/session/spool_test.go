@@ -176,6 +176,9 @@ func TestStreamReadsWhatWasSpooled(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.check(session.Delivery{Process: p, Batch: batch})
+			if o.Taken() {
+				t.Fatal("it is taken before it was acknowledged")
+			}
 			if err := o.Acknowledge(c.of("p").seq); err != nil {
 				t.Fatal(err)
 			}
