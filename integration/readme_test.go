@@ -47,6 +47,8 @@ func TestReadmeIsTrue(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.command, func(t *testing.T) {
 			shell := exec.CommandContext(testContext(t), "bash", "-c", here.Replace(e.command))
+			// Where the README relies on the default address.
+			shell.Env = append(os.Environ(), "EXECWIRE_SERVER="+server.urls[tcpDoor])
 			said, err := shell.Output()
 			if err != nil {
 				t.Fatalf("%v", err)

@@ -214,3 +214,77 @@ func TestATerminalIsGivenBackWhenTheServerIsGone(t *testing.T) {
 	p.awaitLine("local[0]$")
 	expectSameSettings(t, settings+".before", settings+".after")
 }
+
+// A person leaves a shell on a server by keys and comes back to it, at another
+// size, as it was.
+func TestAPersonDetachesAndComesBack(t *testing.T) {
+	server := serve(t)
+	for _, d := range wires {
+		t.Run(string(d), func(t *testing.T) {
+			id := "shell" + string(d)
+			server.detach(t, d, id, []string{"bash", "--norc", "--noprofile"}, "-t", "-i", "-e", "PS1=remote[$?]$ ", "-e", "TERM=screen")
+			p := newPane(t, 100, 20)
+			settings := filepath.Join(shortDir(t), "stty")
+			p.enter("stty -a > " + settings + ".before")
+			p.awaitLine("local[0]$")
+			attach := execwire + " attach --server " + server.urls[d] + " -i " + id
+			p.enter("clear; " + attach)
+			p.awaitLine("remote[0]$")
+			p.enter(`until [ "$(stty size)" = "20 100" ]; do sleep 0.02; done; kept=secret; echo "now $(stty size)"`)
+			p.awaitOutput("now 20 100", "remote[0]$")
+			p.leave(id)
+
+			p.tmux("resize-window", "-x", "70", "-y", "15")
+			p.enter("clear; " + attach)
+			p.awaitLine("remote[0]$")
+			p.enter(`until [ "$(stty size)" = "15 70" ]; do sleep 0.02; done; echo "$kept at $(stty size)"`)
+			p.awaitOutput("secret at 15 70", "remote[0]$")
+			// Half of the keys is a key like any other: the line before.
+			p.clear("remote[0]$")
+			p.enter("echo again")
+			p.awaitOutput("again", "remote[0]$")
+			p.key("C-p")
+			p.key("C-p")
+			p.key("C-n")
+			p.await("the line before", func(screen string) bool { return strings.HasSuffix(strings.TrimSpace(screen), "remote[0]$ echo again") })
+			p.key("C-c")
+			p.awaitLine("remote[130]$")
+			p.enter("exit 7")
+			p.await("the local prompt", func(screen string) bool { return strings.HasSuffix(strings.TrimSpace(screen), "local[7]$") })
+			p.enter("clear; stty -a > " + settings + ".after")
+			p.awaitLine("local[0]$")
+			expectSameSettings(t, settings+".before", settings+".after")
+		})
+	}
+}
+
+// leave detaches, and waits until that was said.
+func (p *pane) leave(id string) {
+	p.t.Helper()
+	p.key("C-p")
+	p.key("C-q")
+	p.await("that it was left, and the local prompt", func(screen string) bool {
+		return strings.Contains(screen, "detached from "+id) && strings.HasSuffix(strings.TrimSpace(screen), "local[0]$")
+	})
+}
+
+// A full-screen program that was left draws itself for whoever comes back.
+func TestAFullScreenProgramIsThereAgain(t *testing.T) {
+	server := serve(t)
+	file := filepath.Join(shortDir(t), "file")
+	if err := os.WriteFile(file, []byte(strings.Repeat("a line\n", 50)+"the end\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server.detach(t, tcpDoor, "reader", []string{"less", file}, "-t", "-i", "-e", "TERM=screen")
+	p := newPane(t, 100, 20)
+	attach := "clear; " + execwire + " attach --server " + server.urls[tcpDoor] + " -i reader"
+	p.enter(attach)
+	p.await("the first page", func(screen string) bool { return strings.HasPrefix(screen, "a line\n") })
+	p.key("G")
+	p.await("the last page", func(screen string) bool { return strings.Contains(screen, "\nthe end\n") })
+	p.leave("reader")
+	p.enter(attach)
+	p.await("the last page", func(screen string) bool { return strings.Contains(screen, "\nthe end\n") })
+	p.key("q")
+	p.await("the local prompt", func(screen string) bool { return strings.HasSuffix(strings.TrimSpace(screen), "local[0]$") })
+}

@@ -132,6 +132,28 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"unknown flag":        {[]string{"run", "--bogus", "true"}, 2, []string{"--bogus", "execwire run --help"}},
 		"bad inherit":         {[]string{"run", "--env-inherit", "some", "true"}, 2, []string{"none, core or all"}},
 		"bad env":             {[]string{"run", "--env", "=x", "true"}, 2, []string{"NAME=VALUE"}},
+		"detach to nowhere":   {[]string{"run", "--detach", "true"}, 2, []string{"--server", "EXECWIRE_SERVER"}},
+		"detach with a grace": {[]string{"run", "--server", "unix:///nowhere", "--detach", "--grace", "1s", "true"}, 2, []string{"--grace"}},
+		"json of a run":       {[]string{"run", "--json", "true"}, 2, []string{"--detach"}},
+		"ps of two kinds":     {[]string{"ps", "-q", "--json"}, 2, []string{"--quiet and --json"}},
+		"no default server":   {[]string{"ps", "--server", "unix://" + missing}, 125, []string{"cannot reach", "execwire serve"}},
+		"logs of nothing":     {[]string{"logs"}, 2, []string{"name a process", "execwire logs --help"}},
+		"logs of two":         {[]string{"logs", "a", "b"}, 2, []string{`"b"`}},
+		"logs of neither":     {[]string{"logs", "--stdout", "--stderr", "a"}, 2, []string{"exclude each other"}},
+		"a negative tail":     {[]string{"logs", "--tail", "-1", "a"}, 2, []string{"negative"}},
+		"no such key":         {[]string{"attach", "--detach-keys", "ctrl-1", "a"}, 2, []string{"ctrl-1", "ctrl-a to ctrl-z"}},
+		"no such signal":      {[]string{"kill", "-s", "NOPE", "a"}, 2, []string{"NOPE", "1 to 64"}},
+		"signal 65":           {[]string{"kill", "-s", "65", "a"}, 2, []string{"1 to 64"}},
+		"two ways to kill":    {[]string{"kill", "-s", "TERM", "--force", "a"}, 2, []string{"exclude each other"}},
+		"two conditions":      {[]string{"wait", "--exit", "--port", "80", "a"}, 2, []string{"exclude each other"}},
+		"port 0":              {[]string{"wait", "--port", "0", "a"}, 2, []string{"1 to 65535"}},
+		"no silence":          {[]string{"wait", "--idle", "0s", "a"}, 2, []string{"more than 0"}},
+		"stream of nothing":   {[]string{"wait", "--stream", "stdout", "a"}, 2, []string{"--pattern"}},
+		"no such stream":      {[]string{"wait", "--pattern", "x", "--stream", "both", "a"}, 2, []string{"stdout, stderr or terminal"}},
+		"a negative timeout":  {[]string{"wait", "--timeout", "-1s", "a"}, 2, []string{"negative"}},
+		"close nothing":       {[]string{"sessions", "close"}, 2, []string{"name a session"}},
+		"grant everything":    {[]string{"sessions", "grant", "a", "b", "all"}, 2, []string{"view, write or none"}},
+		"bad sessions":        {[]string{"sessions", "bogus"}, 2, []string{`"bogus"`}},
 		"zero timeout":        {[]string{"run", "--timeout", "0s", "true"}, 2, []string{"more than 0"}},
 		"unknown command":     {[]string{"bogus"}, 2, []string{`"bogus"`, "execwire --help"}},
 		"argument of serve":   {[]string{"serve", "x"}, 2, []string{`"x"`, "execwire serve --help"}},
@@ -159,7 +181,8 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 }
 
 func TestHelpHasExamples(t *testing.T) {
-	for _, arguments := range [][]string{{"--help"}, {"run", "--help"}, {"serve", "--help"}, {"version", "--help"}} {
+	for _, c := range commands(newRootCommand(streams{})) {
+		arguments := append(strings.Fields(c.CommandPath())[1:], "--help")
 		got := runCommand(t, command(t, arguments...))
 		if got.code != 0 || !strings.Contains(got.out, "Examples:\n  execwire") {
 			t.Errorf("%v: exit code %d, no example in %q", arguments, got.code, got.out)

@@ -10,6 +10,7 @@ import (
 
 // Exit codes of execwire's own, beside those of the processes it runs.
 const (
+	codeSomeFailed    = 1
 	codeUsage         = 2
 	codeTimeout       = 124
 	codeFailed        = 125
@@ -90,7 +91,8 @@ an editor, a person at a terminal. Nothing a process says is lost or said twice,
 also when the connection is.`,
 		Example: `  execwire serve
   execwire run --server grpc://127.0.0.1:7420 -- make test
-  execwire run -ti -- bash`,
+  execwire run -ti -- bash
+  execwire ps`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(command *cobra.Command, arguments []string) error {
@@ -103,7 +105,10 @@ also when the connection is.`,
 	}
 	root.SetFlagErrorFunc(usageError)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServeCommand(std), newRunCommand(std), newVersionCommand())
+	root.AddCommand(
+		newServeCommand(std), newRunCommand(std),
+		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
+		newSessionsCommand(std), newVersionCommand())
 	return root
 }
 

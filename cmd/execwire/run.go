@@ -13,7 +13,7 @@ import (
 
 type runFlags struct {
 	connectFlags
-	id                   string
+	session, id          string
 	terminal, stdin      bool
 	directory            string
 	env, envFiles        []string
@@ -24,6 +24,7 @@ type runFlags struct {
 	hasSilence           bool
 	nice                 int32
 	limits               []string
+	detach, json         bool
 }
 
 func newRunCommand(std streams) *cobra.Command {
@@ -37,6 +38,12 @@ run exits with its exit code, or with 128+n when signal n killed it.
 Without --server (or ` + serverVariable + `) the process runs on this machine, under a
 server inside this program. With --server a lost connection is resumed within the
 grace, and nothing is lost or printed twice.
+
+With --detach run returns when the process runs, and prints its id and nothing
+else; the server keeps the process, and its last output, without anybody owning
+it. See: execwire logs, attach, wait and kill. -i then gives it a stdin that attach
+can write to, and -t a terminal. The same command under the same --id is the same
+process for as long as the server remembers it, so that it can be repeated.
 
 Environment: in this program the process inherits everything; a remote one
 gets PATH, HOME, USER, LANG and the like from the server. --env-inherit changes
@@ -63,7 +70,8 @@ Exit codes of run itself:
   execwire run --timeout 30s --env CI=1 -- sh -c 'echo "$CI"'
   execwire run --no-output-timeout 1m --limit open-files=100 -- ./download
   echo hello | execwire run -i -- tr a-z A-Z
-  execwire run --server unix:///run/user/1000/execwire.sock -ti -- bash`,
+  execwire run --server unix:///run/user/1000/execwire.sock -ti -- bash
+  id=$(execwire run --server grpc://127.0.0.1:7420 --detach -- make test)`,
 		Args: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) == 0 || arguments[0] == "" {
 				return usageError(command, errors.New("name a program to run"))
@@ -85,6 +93,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f := command.Flags()
 	f.SetInterspersed(false) // what follows the program is the program's
 	addConnectFlags(command, &flags.connectFlags)
+	f.StringVar(&flags.session, "session", "", "the `ID` of the session to run in (default your default session)")
 	f.StringVar(&flags.id, "id", "", "the process's `ID`, to find it by while it runs (default a new one)")
 	f.BoolVarP(&flags.terminal, "terminal", "t", false, "give the process a terminal, of the size of this one")
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin on; without it the process reads end of file")
@@ -100,6 +109,8 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.Int32Var(&flags.nice, "nice", 0, "add `N` to the process's nice value: 1 to 39 for less processor time")
 	f.StringArrayVar(&flags.limits, "limit", nil,
 		"limit a resource: `NAME=SOFT[:HARD]`, e.g. open-files=100, file-bytes=64MiB, cpu-seconds=10:20; may be repeated")
+	f.BoolVar(&flags.detach, "detach", false, "print the id of the process and leave it to the server")
+	f.BoolVar(&flags.json, "json", false, "with --detach: print an object with id and pid")
 	f.DurationVar(&flags.grace, "grace", 0,
 		"how long the server keeps the process when the connection is lost; 0 ends it at once (default the server's, 30s)")
 }
@@ -118,6 +129,12 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if err != nil {
 		return usageError(command, err)
 	}
+	if flags.detach {
+		return runDetached(command, flags, process, std)
+	}
+	if flags.json {
+		return usageError(command, errors.New("--json is for --detach: otherwise the output is that of the process"))
+	}
 	server, closeServer, err := connect(command.Context(), flags.connectFlags)
 	if err != nil {
 		return explainDial(err)
@@ -130,7 +147,8 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if flags.hasGrace {
 		options.Grace = &flags.grace
 	}
-	exit, err := attach(command.Context(), server, options, flags, std)
+	how := attention{terminal: flags.terminal, stdin: flags.stdin}
+	exit, err := attended(command.Context(), options, how, std, server.Run)
 	if err != nil {
 		return explainRun(err, flags)
 	}

@@ -10,17 +10,26 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// attach runs the process with this program's terminal and signals connected to
-// it. The terminal is as it was when attach returns, however it does.
-func attach(
-	ctx context.Context, server *client.Client, options client.RunOptions, flags runFlags, std streams,
+// attention is how this program's terminal is connected to a process.
+type attention struct {
+	terminal bool // the process has one
+	stdin    bool // it gets what is typed here
+	redraw   bool // it was there before, and is to show itself
+}
+
+// attended calls run with options that connect this program's terminal and
+// signals to the process. The terminal is as it was when attended returns,
+// however it does.
+func attended(
+	ctx context.Context, options client.RunOptions, how attention, std streams,
+	run func(context.Context, client.RunOptions) (client.Exit, error),
 ) (client.Exit, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	keys := newKeyboard(flags, std)
+	keys := newKeyboard(how, std)
 	defer keys.restore()
 
-	s := newSignalling(flags, std, keys, cancel)
+	s := newSignalling(how, std, keys, cancel)
 	options.Resize, options.Signals, options.Terminate = s.resize, s.signals, s.terminate
 	options.OnStarted = func(*execwirev1.Process) { keys.raw() }
 	options.OnLost = func(error) {
@@ -35,7 +44,10 @@ func attach(
 		s.lost.Store(false)
 		keys.raw()
 	}
+	if how.redraw {
+		s.redraw()
+	}
 	s.begin()
 	defer s.end()
-	return server.Run(ctx, options)
+	return run(ctx, options)
 }

@@ -30,6 +30,7 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 		return nil, err
 	}
 	return &execwirev1.StartProcessRequest{
+		SessionId: flags.session,
 		ProcessId: flags.id,
 		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
 			Direct: &execwirev1.DirectCommand{

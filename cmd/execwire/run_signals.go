@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -34,19 +36,19 @@ type signalling struct {
 	interrupts []time.Time
 }
 
-func newSignalling(flags runFlags, std streams, keys *keyboard, giveUp context.CancelCauseFunc) *signalling {
+func newSignalling(how attention, std streams, keys *keyboard, giveUp context.CancelCauseFunc) *signalling {
 	s := &signalling{
 		std:       std,
 		keys:      keys,
 		target:    execwirev1.SignalTarget_SIGNAL_TARGET_GROUP,
 		giveUp:    giveUp,
-		resize:    make(chan *execwirev1.TerminalSize, 1),
+		resize:    make(chan *execwirev1.TerminalSize, 2),
 		signals:   make(chan *execwirev1.RunSignal, 16),
 		terminate: make(chan *execwirev1.Termination, 1),
 		got:       make(chan os.Signal, 16),
 		over:      make(chan struct{}),
 	}
-	if flags.terminal {
+	if how.terminal {
 		s.target = execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND
 	}
 	return s
@@ -91,6 +93,22 @@ func (s *signalling) loop() {
 			s.pass(sig.(syscall.Signal))
 		}
 	}
+}
+
+// redraw has the program at a terminal draw anew for somebody who has not seen
+// what it drew before: it does that when its size changes. It comes before
+// begin.
+func (s *signalling) redraw() {
+	size := terminalSize(s.std)
+	if size == nil {
+		return
+	}
+	other := proto.CloneOf(size)
+	if other.Rows--; other.Rows == 0 {
+		other.Rows = 2
+	}
+	s.resize <- other
+	s.resize <- size
 }
 
 // resized passes the new size on, in place of one that was not yet taken.

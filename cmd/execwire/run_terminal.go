@@ -33,8 +33,8 @@ type keyboard struct {
 
 // newKeyboard returns the keyboard of a run: there is one when the keys are to
 // go to a terminal and come from one.
-func newKeyboard(flags runFlags, std streams) *keyboard {
-	if !flags.terminal || !flags.stdin || !term.IsTerminal(int(std.in.Fd())) {
+func newKeyboard(how attention, std streams) *keyboard {
+	if !how.terminal || !how.stdin || !term.IsTerminal(int(std.in.Fd())) {
 		return &keyboard{}
 	}
 	return &keyboard{file: std.in}

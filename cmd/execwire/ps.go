@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+type psFlags struct {
+	remote           remoteFlags
+	all, json, quiet bool
+}
+
+func newPsCommand(std streams) *cobra.Command {
+	var flags psFlags
+	command := &cobra.Command{
+		Use:   "ps [-a] [-q|--json]",
+		Short: "List the processes of a server",
+		Long: `ps lists the processes of a session that have not closed, and with -a those too
+that have, as long as the server remembers them. At a terminal it is a table;
+elsewhere the fields have a tab between them.
+
+EXIT is the exit code, or the signal that killed the process, and the cause if
+that was not its own doing. With --json every process is an object on a line of
+its own, with id, session, state (starting, running, exited or closed), pid, argv,
+working_directory, terminal, start_time, last_seq, first_available_seq, owned, and,
+once it is known, exit: exit_code or signal, cause, exit_time and wall_seconds.`,
+		Example: `  execwire ps
+  execwire ps -a --json | jq -r 'select(.exit.exit_code != 0).id'
+  execwire kill $(execwire ps -q)`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := exclusive(command, "quiet", "json"); err != nil {
+				return err
+			}
+			return withServer(command.Context(), flags.remote.connect, func(c *client.Client) error {
+				return ps(command.Context(), c, flags, std)
+			})
+		},
+	}
+	f := command.Flags()
+	f.BoolVarP(&flags.all, "all", "a", false, "closed processes too")
+	f.BoolVarP(&flags.quiet, "quiet", "q", false, "ids only, one per line")
+	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
+	addRemoteFlags(command, &flags.remote)
+	return command
+}
+
+func ps(ctx context.Context, c *client.Client, flags psFlags, std streams) error {
+	var rows [][]string
+	err := eachProcess(ctx, c, flags.remote.session, func(p *execwirev1.Process) error {
+		switch {
+		case !flags.all && p.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED:
+			return nil
+		case flags.json:
+			return printJSON(std.out, describeProcess(p))
+		case flags.quiet:
+			_, err := fmt.Fprintln(std.out, shown(p.GetProcessId()))
+			return err
+		}
+		rows = append(rows, []string{
+			shown(p.GetProcessId()),
+			enumWord(p.GetState(), "PROCESS_STATE_"),
+			strconv.Itoa(int(p.GetPid())),
+			age(time.Since(p.GetStartTime().AsTime())),
+			exitWord(p.GetExit()),
+			commandLine(p.GetArgv()),
+		})
+		return nil
+	})
+	if err != nil || flags.json || flags.quiet {
+		return err
+	}
+	return printTable(std.out, []string{"ID", "STATE", "PID", "AGE", "EXIT", "COMMAND"}, rows)
+}
+
+// eachProcess goes through all pages of a session's processes.
+func eachProcess(ctx context.Context, c *client.Client, session string, do func(*execwirev1.Process) error) error {
+	request := &execwirev1.ListProcessesRequest{SessionId: session}
+	for {
+		page, err := c.Processes().ListProcesses(ctx, request)
+		if err != nil {
+			return err
+		}
+		for _, p := range page.GetProcesses() {
+			if err := do(p); err != nil {
+				return err
+			}
+		}
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// runDetached starts a process that nobody owns and prints its id.
+func runDetached(command *cobra.Command, flags runFlags, process *execwirev1.StartProcessRequest, std streams) error {
+	switch {
+	case flags.server == "":
+		return usageError(command, errors.New(
+			"--detach needs a server that goes on when this program ends: name one with --server or "+serverVariable))
+	case flags.hasGrace:
+		return usageError(command, errors.New("--grace is for an owner that is lost, and --detach leaves the process without one"))
+	}
+	if process.ProcessId == "" {
+		process.ProcessId = uuid.NewString()
+	}
+	c, closeClient, err := connect(command.Context(), flags.connectFlags)
+	if err != nil {
+		return explainDial(err)
+	}
+	defer closeClient()
+	started, err := c.Processes().StartProcess(command.Context(), process)
+	if err != nil {
+		return explainRun(client.FromRPC(err), flags)
+	}
+	if !flags.json {
+		_, err = fmt.Fprintln(std.out, started.GetProcess().GetProcessId())
+		return err
+	}
+	return printJSON(std.out, struct {
+		ID  string `json:"id"`
+		PID int32  `json:"pid"`
+	}{started.GetProcess().GetProcessId(), started.GetProcess().GetPid()})
+}

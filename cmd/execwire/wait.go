@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+type waitFlags struct {
+	remote       remoteFlags
+	exit, closed bool
+	pattern      string
+	stream       string
+	since        uint64
+	port         uint32
+	idle         time.Duration
+	timeout      time.Duration
+	hasTimeout   bool
+	json         bool
+}
+
+func newWaitCommand(std streams) *cobra.Command {
+	var flags waitFlags
+	command := &cobra.Command{
+		Use:   "wait [--exit|--closed|--pattern RE|--port N|--idle DURATION] [--timeout DURATION] [--json] ID...",
+		Short: "Wait for processes to exit, say something, listen or fall silent",
+		Long: `wait waits until a condition holds for every process, by default its exit. It goes
+on when the connection is lost for a while.
+
+  --exit     it has exited; output of it may still come
+  --closed   it has exited and no more output will come
+  --pattern  its output matches a regular expression (RE2), kept or to come; prints
+             what matched, on a line of its own
+  --port     it or a descendant of it listens on a TCP port
+  --idle     it has written nothing for as long
+
+With --json every process is an object on a line of its own: id, satisfied, state,
+exit as ps has it, and for a pattern match: stream, offset, data (base64), seq.
+
+Exit codes:
+    0  the conditions hold; with --exit and --closed the code of the process, or
+       128+n when signal n killed it: of several, the first that is not 0
+    1  a process closed without the condition
+    2  the command line is wrong
+  124  the time of --timeout is over
+  125  wait failed: no server, no such process`,
+		Example: `  execwire wait build && echo passed
+  execwire wait --timeout 30s --port 8080 server
+  execwire wait --pattern 'listening on \S+' server`,
+		Args: idArguments("process", 0),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := exclusive(command, "exit", "closed", "pattern", "port", "idle"); err != nil {
+				return err
+			}
+			flags.hasTimeout = command.Flags().Changed("timeout")
+			request, err := waitRequest(command, flags)
+			if err != nil {
+				return usageError(command, err)
+			}
+			return withServer(command.Context(), flags.remote.connect, func(c *client.Client) error {
+				return wait(command.Context(), c, flags, request, arguments, std)
+			})
+		},
+	}
+	f := command.Flags()
+	f.BoolVar(&flags.exit, "exit", false, "wait for the exit (the default)")
+	f.BoolVar(&flags.closed, "closed", false, "wait for the end of the output")
+	f.StringVar(&flags.pattern, "pattern", "", "wait for output that matches this `expression`")
+	f.StringVar(&flags.stream, "stream", "", "with --pattern: stdout, stderr or terminal only")
+	f.Uint64Var(&flags.since, "since-seq", 0, "with --pattern: look behind the event with this `number`")
+	f.Uint32Var(&flags.port, "port", 0, "wait for this TCP `port` to be listened on")
+	f.DurationVar(&flags.idle, "idle", 0, "wait for this much silence")
+	f.DurationVar(&flags.timeout, "timeout", 0, "how long to wait at most; 0 only looks (default for as long as it takes)")
+	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
+	addRemoteFlags(command, &flags.remote)
+	return command
+}
+
+// waitRequest is what to wait for, of no process yet.
+func waitRequest(command *cobra.Command, flags waitFlags) (*execwirev1.WaitProcessRequest, error) {
+	request := &execwirev1.WaitProcessRequest{SessionId: flags.remote.session}
+	if flags.hasTimeout {
+		if flags.timeout < 0 {
+			return nil, fmt.Errorf("--timeout is %v: it cannot be negative", flags.timeout)
+		}
+		request.Wait = durationpb.New(flags.timeout)
+	}
+	given := command.Flags().Changed
+	if !given("pattern") && (given("stream") || given("since-seq")) {
+		return nil, fmt.Errorf("--stream and --since-seq are for --pattern")
+	}
+	switch {
+	case given("closed"):
+		request.Condition = &execwirev1.WaitProcessRequest_Closed{Closed: &execwirev1.WaitForClosed{}}
+	case given("pattern"):
+		stream := execwirev1.OutputStream_value["OUTPUT_STREAM_"+strings.ToUpper(flags.stream)]
+		if flags.stream != "" && stream == 0 {
+			return nil, fmt.Errorf("--stream is %q: use stdout, stderr or terminal", flags.stream)
+		}
+		request.Condition = &execwirev1.WaitProcessRequest_Pattern{Pattern: &execwirev1.WaitForPattern{
+			RegularExpression: flags.pattern, Stream: execwirev1.OutputStream(stream), AfterSeq: flags.since}}
+	case given("port"):
+		if flags.port < 1 || flags.port > 1<<16-1 {
+			return nil, fmt.Errorf("--port is %d: use 1 to 65535", flags.port)
+		}
+		request.Condition = &execwirev1.WaitProcessRequest_Port{Port: &execwirev1.WaitForPort{Port: flags.port}}
+	case given("idle"):
+		if flags.idle <= 0 {
+			return nil, fmt.Errorf("--idle is %v: it has to be more than 0", flags.idle)
+		}
+		request.Condition = &execwirev1.WaitProcessRequest_Idle{Idle: &execwirev1.WaitForIdle{Silence: durationpb.New(flags.idle)}}
+	}
+	return request, nil
+}
+
+// wait waits for all processes at once and prints in their order what came of
+// it.
+func wait(
+	ctx context.Context, c *client.Client, flags waitFlags, request *execwirev1.WaitProcessRequest, ids []string, std streams,
+) error {
+	responses := make([]*execwirev1.WaitProcessResponse, len(ids))
+	failures := make([]error, len(ids))
+	var all sync.WaitGroup
+	for i, id := range ids {
+		all.Go(func() {
+			request := proto.CloneOf(request)
+			request.ProcessId = id
+			responses[i], failures[i] = c.Wait(ctx, request)
+		})
+	}
+	all.Wait()
+	var first error
+	for i, response := range responses {
+		err := failures[i]
+		if err == nil {
+			err = printWaited(response, flags, std)
+		}
+		if err == nil {
+			err = explainWait(response, request)
+		}
+		err = explainCall(err)
+		var other *exitError
+		switch {
+		case first == nil:
+			first = err // is reported where commands end
+		case errors.As(err, &other):
+			report(std.err, other)
+		}
+	}
+	return first
+}
+
+// explainWait turns the end of a wait into the end of this program.
+func explainWait(response *execwirev1.WaitProcessResponse, request *execwirev1.WaitProcessRequest) error {
+	id, exit := shown(response.GetProcess().GetProcessId()), response.GetProcess().GetExit()
+	closed := response.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED
+	switch request.GetCondition().(type) {
+	case nil, *execwirev1.WaitProcessRequest_Closed:
+		if response.GetSatisfied() {
+			return codeOf(exit)
+		}
+	}
+	switch {
+	case response.GetSatisfied():
+		return nil
+	case closed:
+		return &exitError{code: codeSomeFailed, err: fmt.Errorf("%s closed first (%s)", id, exitWord(exit))}
+	default:
+		return &exitError{code: codeTimeout, err: fmt.Errorf("%s: the timeout is over", id)}
+	}
+}
+
+// codeOf is the exit code of a process as that of this program; nil is 0.
+func codeOf(exit *execwirev1.ExitRecord) error {
+	code := int(exit.GetExitCode())
+	switch {
+	case exit.GetStatus() == nil:
+		code = codeFailed
+	case exit.GetSignal() != 0:
+		code = 128 + int(exit.GetSignal())
+	}
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// waitedObject is what came of a wait, as --json prints it.
+type waitedObject struct {
+	ID        string       `json:"id"`
+	Satisfied bool         `json:"satisfied"`
+	State     string       `json:"state"`
+	Exit      *exitObject  `json:"exit,omitempty"`
+	Match     *matchObject `json:"match,omitempty"`
+}
+
+type matchObject struct {
+	Stream string `json:"stream"`
+	Offset uint64 `json:"offset"`
+	Data   []byte `json:"data"`
+	Seq    uint64 `json:"seq"`
+}
+
+func printWaited(response *execwirev1.WaitProcessResponse, flags waitFlags, std streams) error {
+	match := response.GetMatch()
+	if !flags.json {
+		if match == nil {
+			return nil
+		}
+		_, err := fmt.Fprintf(std.out, "%s\n", match.GetData())
+		return err
+	}
+	object := waitedObject{
+		ID:        response.GetProcess().GetProcessId(),
+		Satisfied: response.GetSatisfied(),
+		State:     enumWord(response.GetProcess().GetState(), "PROCESS_STATE_"),
+		Exit:      describeExit(response.GetProcess().GetExit()),
+	}
+	if match != nil {
+		object.Match = &matchObject{
+			Stream: enumWord(match.GetStream(), "OUTPUT_STREAM_"), Offset: match.GetOffset(), Data: match.GetData(), Seq: match.GetSeq()}
+	}
+	return printJSON(std.out, object)
+}
