@@ -1,48 +1,24 @@
 package process
 
-import (
-	"os"
-	"strconv"
-	"strings"
-)
+import "os"
 
-// members returns the process and every descendant of it that can be found in /proc: by ancestry, and by the session
-// that the process began.
+// members lists the process and its descendants, as far as the kernel vouches for them. Once p has closed they may be
+// another's.
 func (p *Process) members() []int {
-	entries, err := os.ReadDir("/proc")
+	procs, err := readProcs()
 	if err != nil {
 		return nil
 	}
-	type lineage struct{ pid, parent, session int }
-	var all []lineage
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		text, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
-		fields := strings.Fields(rest)
-		if len(fields) < 4 {
-			continue
-		}
-		parent, _ := strconv.Atoi(fields[1])
-		session, _ := strconv.Atoi(fields[3])
-		all = append(all, lineage{pid, parent, session})
+	s := survey{procs: procs, self: os.Getpid(), session: ownSession(), cgroups: map[*kin][]int{}}
+	if p.cgroup != nil {
+		s.cgroups[p.kin] = p.cgroup.members()
 	}
-	in := map[int]bool{p.pid: true}
-	pids := []int{p.pid}
-	for grown := true; grown; {
-		grown = false
-		for _, one := range all {
-			if !in[one.pid] && (in[one.parent] || one.session == p.pid) {
-				in[one.pid], grown = true, true
-				pids = append(pids, one.pid)
-			}
-		}
+	children.mu.Lock()
+	s.claims = []claim{{kin: p.kin, reaped: p.kin.reaped, over: p.kin.over}}
+	children.mu.Unlock()
+	var pids []int
+	for _, member := range s.divide().members[p.kin] {
+		pids = append(pids, member.pid)
 	}
 	return pids
 }

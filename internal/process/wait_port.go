@@ -28,7 +28,8 @@ func (p *Process) WaitPort(ctx context.Context, port uint16, wait time.Duration)
 			return false, nil
 		}
 		began := time.Now()
-		if listens(p.members(), port) {
+		// Once it has closed, who were its members may be another's.
+		if listens(p.members(), port) && !p.isClosed() {
 			return true, nil
 		}
 		switch {
