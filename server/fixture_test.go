@@ -69,6 +69,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(set.principal()), nil },
 		Logger:       set.logger,
 		Version:      "test",
+		KillMethod:   supervisor.KillMethod(),
 		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test", "API_TOKEN=hidden"},
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))

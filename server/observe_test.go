@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -379,6 +380,9 @@ func TestEnvironmentServiceDescribesTheMachine(t *testing.T) {
 	}
 	if l := resp.GetLimits(); l.GetWindowBytes() != 1<<20 || l.GetMessageBytes() != 4<<20 || l.GetMaxWait().AsDuration() != time.Minute {
 		t.Errorf("the limits are %v", l)
+	}
+	if resp.GetKillMethod() != execwirev1.KillMethod_KILL_METHOD_DESCENDANTS || !slices.Contains(resp.GetFeatures(), execwirev1.Feature_FEATURE_KILL_TREE) {
+		t.Errorf("killing: %v, features %v", resp.GetKillMethod(), resp.GetFeatures())
 	}
 	if len(resp.GetSandboxBackends()) != 0 {
 		t.Errorf("sandbox backends %v are claimed", resp.GetSandboxBackends())

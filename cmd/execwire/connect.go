@@ -69,7 +69,10 @@ func connect(ctx context.Context, flags connectFlags) (*client.Client, func(), e
 		return nil, nil, err
 	}
 	cfg.Principals = "" // nobody else can reach it
-	d, err := daemon.New(cfg, daemon.Options{Version: buildVersion(), Logger: slog.New(slog.DiscardHandler)})
+	d, err := daemon.New(cfg, daemon.Options{
+		Version: buildVersion(), Logger: slog.New(slog.DiscardHandler),
+		AdoptOrphans: true, // nothing else here starts processes
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("failed to start a server in this program: %w", err)
 	}

@@ -271,7 +271,6 @@ func TestAnOldKernelKillsThoseInTheControlGroupOneByOne(t *testing.T) {
 
 func TestARestartFindsACleanPlace(t *testing.T) {
 	c := withCgroups(t) // of a server that lives
-	defer c.Close()
 	s := newSupervisor(t, Config{Cgroups: c})
 	p, err := s.Start(testContext(t), shell("exec sleep 1000"))
 	if err != nil {

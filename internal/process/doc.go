@@ -32,7 +32,8 @@
 // has not left. With Config.AdoptOrphans it becomes a child of this program instead. It is then attributed by its
 // control group or by the pipes and terminal it was given. If that says nothing, it can descend from any process that
 // was started before it: it is killed when all of those are being killed or have closed, and until then none of them is
-// verified to have no descendants.
+// verified to have no descendants. As init of a pid namespace this program is given orphans that descend from none of its
+// processes, too: then only what says whose they are counts.
 //
 // So [TerminateResult].Verified is set only with AdoptOrphans, when no descendant and no such orphan was left. A control
 // group alone is no proof: who has this program's rights can move to another one. A descendant that does this to be

@@ -1,9 +1,7 @@
 package process
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,6 +93,14 @@ func newTribe(t testing.TB, args ...string) *tribe {
 	return h
 }
 
+// startReady starts it and waits until all its descendants are in place: before that it says nothing.
+func (h *tribe) startReady(s *Supervisor) *Process {
+	h.t.Helper()
+	p := h.start(s)
+	poll(h.t, "the hostile family to be in place", func() bool { return p.Log().Stats().LastSeq > 0 })
+	return p
+}
+
 func (h *tribe) alive() []testproc.Hostile {
 	h.t.Helper()
 	all, err := testproc.ReadHostile(h.report)
@@ -183,8 +189,7 @@ func TestNobodySurvivesATermination(t *testing.T) {
 			for _, how := range []Termination{{}, {Graceful: true, Timeout: 50 * time.Millisecond}} {
 				t.Run(fmt.Sprintf("%s,graceful=%v", strings.Join(way.args, " "), how.Graceful), func(t *testing.T) {
 					h := newTribe(t, way.args...)
-					p := h.start(strength.supervisor(t))
-					listen(t, p).until("ready")
+					p := h.startReady(strength.supervisor(t))
 					result := terminate(t, p, how)
 					strength.check(t, h, result, way.orphan, way.alone)
 					if !result.WasRunning || result.Exit.Signal != syscall.SIGKILL || result.Exit.Cause != CauseTerminated {
@@ -256,7 +261,7 @@ func TestNobodySurvivesTheSupervisor(t *testing.T) {
 		for i := range 3 {
 			h := newTribe(t, args...)
 			h.spec.LeaveDescendants = i == 0
-			listen(t, h.start(s)).until("ready")
+			h.startReady(s)
 			tribes = append(tribes, h)
 		}
 		if err := s.Close(testContext(t)); err != nil {
@@ -276,8 +281,7 @@ func TestWhoLeavesTheControlGroupIsFoundByItsParent(t *testing.T) {
 	for _, strength := range []strength{{true, true}, {true, false}} {
 		t.Run(strength.String(), func(t *testing.T) {
 			h := newTribe(t, "-cgroup", place.dir, "escape", "child")
-			p := h.start(strength.supervisor(t))
-			listen(t, p).until("ready")
+			p := h.startReady(strength.supervisor(t))
 			result := terminate(t, p, Termination{})
 			if left := len(h.alive()); result.Verified != strength.adopt || strength.adopt && left > 0 {
 				t.Errorf("%+v, and %d are alive", result, left)
@@ -315,13 +319,30 @@ func TestADaemonLivesOnIfThatWasAskedFor(t *testing.T) {
 	})
 }
 
+func TestDescendantsOutsideOfTheGroupAreAskedFirst(t *testing.T) {
+	onEachStrength(t, func(t *testing.T, strength strength) {
+		asked := filepath.Join(t.TempDir(), "asked")
+		script := "trap 'echo asked > " + asked + "; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
+		s := strength.supervisor(t)
+		p, err := s.Start(testContext(t), shell("setsid sh -c '"+strings.ReplaceAll(script, "'", `'\''`)+"' & wait"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listen(t, p).until("ready")
+		result := terminate(t, p, Termination{Graceful: true, Timeout: patience})
+		if result.Method < MethodDescendants || result.Verified != strength.adopt || result.Exit.Signal != syscall.SIGTERM {
+			t.Errorf("%+v", result)
+		}
+		if text, err := os.ReadFile(asked); string(text) != "asked\n" {
+			t.Errorf("it was not asked: %q, %v", text, err)
+		}
+	})
+}
+
 func TestAnAmbiguousOrphanWaitsForItsSuspects(t *testing.T) {
 	s := strength{adopt: true}.supervisor(t)
 	first, second := newTribe(t, "child"), newTribe(t, "daemon")
-	p := first.start(s)
-	listen(t, p).until("ready")
-	q := second.start(s)
-	listen(t, q).until("ready")
+	p, q := first.startReady(s), second.startReady(s)
 	result := terminate(t, q, Termination{}) // p was there before the daemon, and could have begotten it
 	if result.Verified || len(second.alive()) != 1 {
 		t.Errorf("%+v, and %v are alive", result, second.alive())
@@ -347,8 +368,7 @@ func TestOthersAreNotTouched(t *testing.T) {
 		other := startOther(t)
 		h := newTribe(t, "session", "stopped")
 		s := strength.supervisor(t)
-		p := h.start(s)
-		listen(t, p).until("ready")
+		p := h.startReady(s)
 		terminate(t, p, Termination{})
 		if err := s.Close(testContext(t)); err != nil {
 			t.Fatal(err)
@@ -360,75 +380,4 @@ func TestOthersAreNotTouched(t *testing.T) {
 			t.Errorf("of another server's three processes %d are left", got)
 		}
 	})
-}
-
-// otherServer is a program with a supervisor of its own, which runs a hostile process with two descendants.
-type otherServer struct {
-	*exec.Cmd
-	tribe *tribe
-	stdin io.WriteCloser
-	place string // of its control groups; "": it has none
-}
-
-func init() {
-	testproc.Register("other-server", func(args []string) int {
-		groups, err := OpenCgroups("auto")
-		if err != nil {
-			return 1
-		}
-		s := NewSupervisor(Config{Cgroups: groups, AdoptOrphans: true})
-		spec := program("hostile", "-report", args[0], "daemon", "session")
-		p, err := s.Start(testContext(nil), spec)
-		if err != nil {
-			return 1
-		}
-		reader, err := p.Log().NewReader(0)
-		if err != nil {
-			return 1
-		}
-		defer reader.Close()
-		if _, err := reader.Next(testContext(nil), 0); err != nil {
-			return 1
-		}
-		place := ""
-		if groups != nil {
-			place = groups.place.dir
-		}
-		fmt.Println(place)
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		if s.Close(testContext(nil)) != nil {
-			return 1
-		}
-		return 0
-	})
-}
-
-func startOther(t *testing.T) *otherServer {
-	t.Helper()
-	o := &otherServer{tribe: newTribe(t)}
-	argv := testproc.Argv("other-server", o.tribe.report)
-	o.Cmd = exec.Command(argv[0], argv[1:]...)
-	var err error
-	if o.stdin, err = o.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := o.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = o.stdin.Close()
-		_ = o.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.place = strings.TrimSpace(line)
-	// The stages of the daemon end on their own.
-	poll(t, "three processes", func() bool { return len(o.tribe.alive()) == 3 })
-	return o
 }

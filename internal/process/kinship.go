@@ -43,7 +43,12 @@ type survey struct {
 type orphan struct {
 	tree     []procStat // those alive
 	suspects []claim    // whose descendant it can be
+	stranger bool       // it can also be somebody's who is none of our processes
 }
+
+// initPID is the process that every orphan goes to in the end: also those who came into its namespace from outside,
+// through a container engine for one.
+const initPID = 1
 
 // division says whose descendants the processes are.
 type division struct {
@@ -167,7 +172,7 @@ func (d *divider) takeOrphans() {
 		if d.owner[pid] == nil && !d.foundling[pid] {
 			d.takeOrphan(p)
 		}
-		if p.dead && (d.owner[pid] != nil || d.foundling[pid]) {
+		if p.dead && (d.owner[pid] != nil || d.foundling[pid] || d.self == initPID) {
 			d.result.zombies = append(d.result.zombies, p)
 		}
 	}
@@ -193,6 +198,7 @@ func (d *divider) takeOrphan(p procStat) {
 	}
 	if len(found.tree) > 0 {
 		found.suspects = suspects
+		found.stranger = d.self == initPID
 		d.result.orphans = append(d.result.orphans, found)
 	}
 }
@@ -254,7 +260,7 @@ func (d *divider) list() {
 func (d *division) of(k *kin) (members []procStat, doubtful bool) {
 	members = d.members[k]
 	for _, o := range d.orphans {
-		suspected, mine := false, true
+		suspected, mine := false, !o.stranger
 		for _, c := range o.suspects {
 			suspected = suspected || c.kin == k
 			mine = mine && (c.kin == k || c.over)
@@ -270,7 +276,7 @@ func (d *division) of(k *kin) (members []procStat, doubtful bool) {
 // strays lists those alive whom nobody will come for: of all who may have begotten them, each is over.
 func (d *division) strays(active func(*kin) bool) (found []procStat) {
 	for _, o := range d.orphans {
-		stray := true
+		stray := !o.stranger
 		for _, c := range o.suspects {
 			stray = stray && c.over && !active(c.kin)
 		}

@@ -197,6 +197,30 @@ func TestDescendantsAreFound(t *testing.T) {
 	}
 }
 
+func TestInitKillsNoStrangers(t *testing.T) {
+	p := &kin{pid: 100, forked: 1000}
+	stranger := procStat{pid: 300, ppid: initPID, group: 300, session: 300, start: 1500}
+	zombie := procStat{pid: 400, ppid: initPID, group: 400, session: 400, start: 500, dead: true}
+	for self, want := range map[int][]int{initPID: nil, us: {300}} {
+		stranger.ppid, zombie.ppid = self, self
+		d := survey{
+			procs: procs(stranger, zombie), self: self, session: ourSession, adopts: true,
+			claims:   []claim{{kin: p, over: true, reaped: true}},
+			evidence: func(int) evidence { return evidence{} },
+		}.divide()
+		members, doubtful := d.of(p)
+		if got := pids(members); !slices.Equal(got, want) || doubtful != (self == initPID) {
+			t.Errorf("as %d it takes %v for a descendant, doubtful: %v", self, got, doubtful)
+		}
+		if got := pids(d.strays(func(*kin) bool { return false })); !slices.Equal(got, want) {
+			t.Errorf("as %d it finds the strays %v", self, got)
+		}
+		if reaped := len(d.zombies) == 1; reaped != (self == initPID) {
+			t.Errorf("as %d it reaps what was there before: %v", self, reaped)
+		}
+	}
+}
+
 func TestStraysAreThoseOfWhomAllSuspectsAreOver(t *testing.T) {
 	first, second := &kin{pid: 100, forked: 1000}, &kin{pid: 200, forked: 2000}
 	d := survey{

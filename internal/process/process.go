@@ -71,7 +71,6 @@ type Process struct {
 	silence      *time.Timer // of Spec.NoOutputTimeout
 	sweep        *sweep      // under way
 	ended        bool        // there was one
-	askedGroup   bool        // its group got the signal of a graceful termination
 	closing      bool        // whatever is left of it is being killed, or was
 	reaped       bool
 	letGone      bool // nothing of it is left to look after

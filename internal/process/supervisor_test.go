@@ -305,7 +305,11 @@ func TestAnIdleProcessCostsLittle(t *testing.T) {
 		"terminal": {onTerminal(shell("echo ready; exec sleep 1000"), 0, 0), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSupervisor(t, Config{})
+			groups, err := OpenCgroups("auto")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newSupervisor(t, Config{Cgroups: groups, AdoptOrphans: true})
 			descriptors, before := openDescriptors(t), memory()
 			processes := make([]*Process, count)
 			for i := range processes {

@@ -86,23 +86,27 @@ func (w *sweep) step(s scene) (wait time.Duration, done bool) {
 	return w.pause, false
 }
 
-// ask sends SIGTERM to those who did not get it with the process group.
+// ask sends SIGTERM to the group and to those outside of it, each once.
 func (w *sweep) ask(members []procStat) time.Duration {
 	w.pause = min(max(2*w.pause, firstGracefulLook), lastGracefulLook)
+	first := len(w.asked) == 0
 	for _, p := range members {
 		if w.asked[p.identity()] {
 			continue
 		}
 		w.asked[p.identity()] = true
-		inGroup := p.group == w.group()
-		switch {
-		case inGroup && w.process.toldGroup():
+		switch inGroup := p.group == w.group(); {
+		case inGroup && first:
+			w.used(MethodProcessGroup) // see below
 		case !signalExactly(p, unix.SIGTERM, unix.SIGCONT):
 		case inGroup:
 			w.used(MethodProcessGroup)
 		default:
 			w.used(MethodDescendants)
 		}
+	}
+	if first { // after those outside, who may have no other parent to be known by
+		w.process.signalGroupUnlessGone(unix.SIGTERM, unix.SIGCONT)
 	}
 	return w.pause
 }
@@ -119,7 +123,7 @@ func (w *sweep) strike(populated bool) {
 	}
 	w.grip.kill()
 	if w.process != nil {
-		w.process.killGroup()
+		w.process.signalGroupUnlessGone(unix.SIGKILL)
 	}
 	if populated && w.cgroup.kill() {
 		w.used(MethodCgroup)
@@ -141,16 +145,11 @@ func (w *sweep) group() int {
 	return w.process.pid
 }
 
-// toldGroup tells whether everybody who was in the group got the signal of a graceful termination.
-func (p *Process) toldGroup() bool {
+// signalGroupUnlessGone signals the process group, also those in it who were forked a moment ago.
+func (p *Process) signalGroupUnlessGone(signals ...syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.askedGroup
-}
-
-// killGroup kills the process group, also those in it who were forked a moment ago.
-func (p *Process) killGroup() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_ = p.signalGroupLocked(syscall.SIGKILL)
+	for _, sig := range signals {
+		_ = p.signalGroupLocked(sig)
+	}
 }

@@ -111,7 +111,9 @@ func (p *Process) beginTermination(t Termination) (w *sweep, wasRunning bool, er
 		if err := p.strikeFirst(t); err != nil {
 			return nil, wasRunning, err
 		}
-		w.result.method = MethodProcessGroup
+		if !t.Graceful {
+			w.result.method = MethodProcessGroup
+		}
 	}
 	switch {
 	case p.letGone:
@@ -124,22 +126,20 @@ func (p *Process) beginTermination(t Termination) (w *sweep, wasRunning bool, er
 	return w, wasRunning, nil
 }
 
-// strikeFirst signals the group of a process that runs: it stops it before it is killed, so that it forks no more while
-// its descendants are looked for. It notes why, if the signal was sent. Called with mu held.
+// strikeFirst stops the group of a process that runs and is to be killed, so that it forks no more while its descendants
+// are looked for. With a graceful termination it only finds out whether that is permitted: once the process has ended,
+// its children are not known any more, so they have to be found before. It notes why the process ends. Called with mu
+// held.
 func (p *Process) strikeFirst(t Termination) error {
 	sig := unix.SIGSTOP
 	if t.Graceful {
-		sig = unix.SIGTERM
+		sig = 0
 	}
 	if err := p.signalGroupLocked(sig); err != nil {
 		return err
 	}
 	if p.cause == 0 {
 		p.cause = t.Cause
-	}
-	if t.Graceful {
-		p.askedGroup = true
-		_ = p.signalGroupLocked(unix.SIGCONT)
 	}
 	return nil
 }

@@ -1,0 +1,99 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// hostile starts a process that tries to survive, with descendants in all the
+// ways there are, and returns those who live.
+func hostile(t *testing.T, c *command, leave bool, args ...string) (id string, alive func() int) {
+	t.Helper()
+	report := filepath.Join(t.TempDir(), "report")
+	response, err := remote(t, c, unixDoor).StartProcess(testContext(t), &execwirev1.StartProcessRequest{
+		LeaveDescendants: leave,
+		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{
+			Argv: testproc.Argv("hostile", append([]string{"-report", report}, args...)...), WorkingDirectory: "/", Env: environment()}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	living := func() (found []testproc.Hostile) {
+		all, err := testproc.ReadHostile(report)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		for _, h := range all {
+			if h.Alive() {
+				found = append(found, h)
+			}
+		}
+		return found
+	}
+	t.Cleanup(func() {
+		for _, h := range living() { // which has failed the test
+			h.Kill()
+		}
+	})
+	return response.GetProcess().GetProcessId(), func() int { return len(living()) }
+}
+
+func terminateBy(t *testing.T, c *command, id string) *execwirev1.TerminateProcessResponse {
+	t.Helper()
+	response, err := remote(t, c, unixDoor).TerminateProcess(testContext(t), &execwirev1.TerminateProcessRequest{ProcessId: id, Termination: &execwirev1.Termination{
+		Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+// A server says how it kills, kills everybody, and knows that it did.
+func TestTerminationLeavesNobodyAndKnowsIt(t *testing.T) {
+	withAndWithoutCgroups(t, func(t *testing.T, setting string) {
+		server := serve(t, setting)
+		environ := execwirev1.NewEnvironmentServiceClient(dial(t, "unix", server.address(unixDoor)))
+		described, err := environ.GetEnvironment(testContext(t), &execwirev1.GetEnvironmentRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, alive := hostile(t, server, false, "child", "stopped", "group", "session", "daemon")
+		eventually(t, "all are in place", func() bool { return alive() == 6 })
+		response := terminateBy(t, server, id)
+		if left := alive(); left != 0 || !response.GetVerifiedEmpty() || !response.GetWasRunning() {
+			t.Errorf("%d are left, and the server says %v", left, response)
+		}
+		if response.GetMethod() != described.GetKillMethod() || response.GetMethod() < execwirev1.KillMethod_KILL_METHOD_DESCENDANTS {
+			t.Errorf("it used %v, and says that it can do %v", response.GetMethod(), described.GetKillMethod())
+		}
+	})
+}
+
+// A daemon ends with the process that started it, unless it is to be left, and
+// then with the next termination.
+func TestADaemonIsLeftOnlyOnRequest(t *testing.T) {
+	withAndWithoutCgroups(t, func(t *testing.T, setting string) {
+		server := serve(t, setting)
+		processes := remote(t, server, unixDoor)
+		hasClosed := func(id string) {
+			eventually(t, "the process has closed", func() bool {
+				response, err := processes.GetProcess(testContext(t), &execwirev1.GetProcessRequest{ProcessId: id})
+				return err == nil && response.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED
+			})
+		}
+		id, doomed := hostile(t, server, false, "-leave", "session", "daemon")
+		hasClosed(id)
+		eventually(t, "those who were not to be left are dead", func() bool { return doomed() == 0 })
+		id, left := hostile(t, server, true, "-leave", "session", "daemon")
+		hasClosed(id)
+		if n := left(); n != 2 {
+			t.Fatalf("of two descendants that were to be left %d are", n)
+		}
+		if response := terminateBy(t, server, id); left() != 0 || response.GetWasRunning() || !response.GetVerifiedEmpty() {
+			t.Errorf("%d are left, and the server says %v", left(), response)
+		}
+	})
+}
