@@ -65,8 +65,10 @@ func newMachine(t *rapid.T) *machine {
 		WindowBytes:    rapid.SampledFrom([]int{0, 16, 63, 200, 5000}).Draw(t, "window"),
 		SnapshotBytes:  rapid.SampledFrom([]int{1, 10, 100, 500}).Draw(t, "snapshot"),
 		MaxReaders:     3,
+		Held:           rapid.Bool().Draw(t, "held"),
 	}
-	m := &machine{log: New(limits)}
+	m := &machine{log: New(limits), held: limits.Held}
+	m.ownerView = &modelCursor{log: &m.model, next: 1, mayMiss: 1}
 	m.limits = m.log.Limits()
 	ids := []Stream{Stdout, Stderr, Terminal}
 	for _, id := range ids[:rapid.IntRange(1, 3).Draw(t, "streams")] {
@@ -239,11 +241,11 @@ func (m *machine) own(t *rapid.T) {
 	if len(m.replaced) >= m.limits.MaxReaders {
 		m.stale(t)
 	}
-	o, err := m.log.Own(after)
+	o, err := m.takeOver(t, after)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.owner != nil {
+	if m.owner != nil && m.owner != o {
 		m.replaced = append(m.replaced, m.owner)
 	}
 	first := m.log.Stats().FirstRetainedSeq
@@ -252,6 +254,17 @@ func (m *machine) own(t *rapid.T) {
 		log: &m.model, cursor: o, next: after + 1, fresh: true, paces: true, mayMiss: max(first, after+1),
 	}
 	m.excess = max(0, m.unacked()-m.limits.WindowBytes)
+}
+
+// takeOver owns after a seq in one of the ways there are.
+func (m *machine) takeOver(t *rapid.T, after uint64) (*Owner, error) {
+	if m.owner != nil && rapid.Bool().Draw(t, "rewind") {
+		return m.owner, m.owner.Rewind(after)
+	}
+	if after == m.log.Stats().Acknowledged && rapid.Bool().Draw(t, "acknowledged") {
+		return m.log.OwnAcknowledged()
+	}
+	return m.log.Own(after)
 }
 
 func (m *machine) ownNext(t *rapid.T) {
