@@ -157,6 +157,9 @@ func TestAKilledClientsProcessIsTerminated(t *testing.T) {
 			if exit := response.GetProcess().GetExit(); err != nil || exit.GetCause() != terminated || exit.GetSignal() != sigkill {
 				t.Errorf("the process ended with %v, %v; want it terminated", exit, err)
 			}
+			if said := server.errors.String(); strings.Contains(said, "unforeseen") {
+				t.Errorf("that a client is gone was not foreseen:\n%s", said)
+			}
 		})
 	}
 }

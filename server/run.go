@@ -166,8 +166,9 @@ func (r *run) serve() error {
 		// was done must find it done.
 		r.owner.Detach()
 		return nil
-	case r.stream.Context().Err() == nil && cause != nil && !errors.Is(cause, errRunOver):
-		// The client broke the rules; it may come back and follow them.
+	case cause != nil && !errors.Is(cause, errRunOver):
+		// The client is gone, or broke the rules; it may come back and follow
+		// them. The log may say only that its reader was closed for that.
 		r.owner.Lost()
 		return cause
 	default:

@@ -1,0 +1,56 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// lockedText is a text that several goroutines write.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// That clients go away is nothing to report as a failure of the server.
+func TestClientsThatGoAwayAreForeseen(t *testing.T) {
+	var log lockedText
+	f := newFixture(t, func(s *settings) { s.logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	for i := range 200 {
+		ctx, cancel := context.WithCancelCause(f.ctx)
+		stream, err := f.processes.RunProcess(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := &execwirev1.RunStart{Process: withStdin(command(fmt.Sprint("p", i), "cat")), Grace: seconds(0)}
+		if err := stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: start}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		cancel(errors.New("enough"))
+		f.waitClosed(fmt.Sprint("p", i))
+	}
+	if strings.Contains(log.String(), "unforeseen") {
+		t.Errorf("the log says:\n%s", log.String())
+	}
+}
