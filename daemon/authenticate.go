@@ -17,6 +17,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/server"
 )
 
 // What callers show, as gRPC metadata.
@@ -48,9 +49,21 @@ func newDoorkeeper(cfg config.Config, logger *slog.Logger) (*doorkeeper, error) 
 	return k, nil
 }
 
+// verdict is what admit found of a call.
+type verdict struct {
+	caller auth.Caller
+	err    error
+}
+
+type verdictKey struct{}
+
 // authenticate returns who calls, and what that one may do. Nothing that was
-// shown is looked at while its address has failed too often.
+// shown is looked at while its address has failed too often, and nothing is
+// looked at twice.
 func (k *doorkeeper) authenticate(ctx context.Context) (auth.Caller, error) {
+	if found, ok := ctx.Value(verdictKey{}).(verdict); ok {
+		return found.caller, found.err
+	}
 	caller, addr, err := k.judge(ctx)
 	if k.attempts != nil && failedAttempt(err) {
 		k.attempts.Failed(addr)
@@ -77,13 +90,18 @@ func (k *doorkeeper) judge(ctx context.Context) (auth.Caller, netip.Addr, error)
 
 // admit is called with the header of every call from a wire, before anything
 // else of it is read. It refuses nobody, which is left to authenticate: it says
-// on which connections somebody was let in.
-func (k *doorkeeper) admit(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if p, ok := peer.FromContext(ctx); ok {
+// on which connections somebody was let in. The request of a call may never
+// come, and what the connection may send then shows whether its token was right:
+// it is a failed attempt from here on. With a call that is anybody's nothing is
+// looked at.
+func (k *doorkeeper) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if p, ok := peer.FromContext(ctx); ok && !server.IsAnybodys(call.FullMethodName) {
 		if info, ok := p.AuthInfo.(listen.TLSAuthInfo); ok && !info.Admitted() {
-			if _, _, err := k.judge(ctx); err == nil {
+			caller, err := k.authenticate(ctx)
+			if err == nil {
 				info.Admit()
 			}
+			ctx = context.WithValue(ctx, verdictKey{}, verdict{caller: caller, err: err})
 		}
 	}
 	return ctx, nil
