@@ -223,3 +223,56 @@ func TestGetDoesNotWaitForAnotherThatLoads(t *testing.T) {
 		t.Errorf("the one that loaded got %q", got)
 	}
 }
+
+// A version that could not be read because the system was short of something is
+// not a wrong one: nothing may change until it is needed to be in force.
+func TestWhatTheSystemCouldNotReadIsReadLater(t *testing.T) {
+	path := file(t, 0o600, "one")
+	clock := &clock{now: time.Now()}
+	var broken []error
+	short := false
+	w, err := secretfile.Watch(func() (string, []string, error) {
+		if short {
+			return "", []string{path}, &secretfile.Error{File: path, Err: &fs.PathError{Op: "open", Path: path, Err: syscall.EMFILE}}
+		}
+		text, err := secretfile.Secret(path)
+		return string(text), []string{path}, err
+	}, func(err error) { broken = append(broken, err) }, clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, 0o600, "two")
+	short = true
+	for range 3 {
+		clock.pass(time.Second)
+		if got := w.Get(); got != "one" {
+			t.Errorf("while it cannot be read: %q", got)
+		}
+	}
+	short = false
+	clock.pass(time.Second)
+	if got := w.Get(); got != "two" {
+		t.Errorf("once it can be read: %q", got)
+	}
+	if len(broken) != 1 || !errors.Is(broken[0], syscall.EMFILE) {
+		t.Errorf("it was told %v, want it once", broken)
+	}
+}
+
+// A clock that is set back does not keep a change out.
+func TestAClockThatIsSetBack(t *testing.T) {
+	path := file(t, 0o600, "one")
+	clock := &clock{now: time.Now()}
+	w, err := secretfile.Watch(func() (string, []string, error) {
+		text, err := secretfile.Secret(path)
+		return string(text), []string{path}, err
+	}, nil, clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, 0o600, "two")
+	clock.pass(-time.Hour)
+	if got := w.Get(); got != "two" {
+		t.Errorf("an hour earlier: %q", got)
+	}
+}

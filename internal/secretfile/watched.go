@@ -1,6 +1,7 @@
 package secretfile
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"slices"
@@ -26,6 +27,7 @@ type Watched[T any] struct {
 
 	mu     sync.Mutex // held by the one that looks
 	stamps map[string]stamp
+	again  bool // the system could not read what is there; it has been told
 }
 
 // stamp changes when a file does: when it is written, replaced, or given other
@@ -47,8 +49,9 @@ func stampOf(path string) stamp {
 // Watch makes the value by load, whose error it returns. load also returns the
 // files that it read, or failed to read: what to look at. When a later load
 // fails the value stays what it was and broken is told why, once for each
-// change; broken must not block, and nil is not told. now is the clock; nil is
-// time.Now.
+// change; broken must not block, and nil is not told. If it was the system that
+// failed, and not what is in the files, they are read again without a change.
+// now is the clock; nil is time.Now.
 func Watch[T any](load func() (T, []string, error), broken func(error), now func() time.Time) (*Watched[T], error) {
 	w := &Watched[T]{load: load, broken: broken, now: now}
 	if w.broken == nil {
@@ -67,16 +70,41 @@ func Watch[T any](load func() (T, []string, error), broken func(error), now func
 // Get returns the value. It may read files; it never waits for another Get that
 // does.
 func (w *Watched[T]) Get() T {
-	if now := w.now(); now.UnixNano() >= w.next.Load() && w.mu.TryLock() {
+	if now := w.now(); w.due(now) && w.mu.TryLock() {
 		defer w.mu.Unlock()
 		w.next.Store(now.Add(checkInterval).UnixNano())
-		if w.changed() {
-			if err := w.reload(); err != nil {
-				w.broken(err)
-			}
-		}
+		w.look()
 	}
 	return *w.value.Load()
+}
+
+// due reports whether it is time to look, or the clock was set back.
+func (w *Watched[T]) due(now time.Time) bool {
+	left := time.Duration(w.next.Load() - now.UnixNano())
+	return left <= 0 || left > 2*checkInterval
+}
+
+// look makes the value again if there is a reason to. mu is held.
+func (w *Watched[T]) look() {
+	changed := w.changed()
+	if !changed && !w.again {
+		return
+	}
+	err := w.reload()
+	told := w.again && !changed
+	w.again = isShortage(err)
+	if err != nil && !(told && w.again) {
+		w.broken(err)
+	}
+}
+
+// isShortage reports whether err is of the system, which may well do it later,
+// and says nothing about the files.
+func isShortage(err error) bool {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	return ok && slices.Contains([]syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, syscall.EIO, syscall.ESTALE, syscall.ETIMEDOUT,
+	}, errno)
 }
 
 func (w *Watched[T]) changed() bool {
