@@ -102,9 +102,14 @@ func TestAProcessIsTakenUpAndFollowedToItsEnd(t *testing.T) {
 		if !s.get(id).GetOwned() {
 			s.Error("nobody owns it")
 		}
+		if s.wire != nil {
+			s.wire.cut()
+		}
+		k.enter(s, " all")
 		_ = k.input.Close()
 		s.await("the end", k.over)
-		if k.err != nil || k.exit.ProcessID != id || k.exit.Code != 0 || k.stderr.String() != "end of input\n" || k.exit.StdoutBytes != 12 {
+		if k.err != nil || k.exit.ProcessID != id || k.exit.Code != 0 || k.stderr.String() != "end of input\n" ||
+			k.stdout.String() != "before after all" || k.exit.StdoutBytes != 16 {
 			s.Errorf("it ended with %+v, %v", k.exit, k.err)
 		}
 	})

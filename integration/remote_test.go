@@ -347,6 +347,25 @@ func TestAttachTakesOverAndPassesSignals(t *testing.T) {
 	}
 }
 
+// A terminal that is closed takes attach with it, and not the process.
+func TestAttachLeavesTheProcessWhenItsTerminalIsGone(t *testing.T) {
+	server := serve(t)
+	for _, d := range wires {
+		id := string(d)
+		server.detach(t, d, id, shell("trap 'exit 1' HUP; echo ready; while :; do sleep 0.02; done"))
+		attached := newCommand(server.remotely(d, "attach", "--grace", "0", id)...)
+		var said lockedBuffer
+		attached.Stdout = &said
+		attached.launch(t)
+		eventually(t, "the owner", func() bool { return said.String() == "ready\n" })
+		attached.send(t, unix.SIGHUP)
+		if code := attached.await(t); code != 0 || !strings.Contains(attached.errors.String(), "detached from "+id) {
+			t.Errorf("it ended with %d and %q", code, attached.errors.String())
+		}
+		server.expectCommand(t, d, result{code: 124, stderr: "execwire: " + id + ": the timeout is over\n"}, "wait", "--timeout", "50ms", id)
+	}
+}
+
 func TestSessionsAreListedGrantedAndClosed(t *testing.T) {
 	server := serve(t)
 	for _, d := range wires {

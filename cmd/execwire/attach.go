@@ -39,9 +39,10 @@ what comes, and the program is told to draw itself anew. --since-seq chooses.
 With -i stdin is passed on: its end closes the stdin of the process. The keys of
 --detach-keys, typed one after the other, leave the process running without an
 owner, and attach ends with code 0. Without a terminal keys arrive with the Enter
-that follows them. A process is left alone, too, when attach gives up. Only when
-attach is killed, or its connection is lost for good, is the process lost: the
-server terminates it after the grace.
+that follows them. SIGHUP, as from a terminal that is closed, does the same, and
+when attach gives up the process is left alone, too. Only when attach is killed, or
+its connection is lost for good, is the process lost: the server terminates it
+after the grace.
 
 Exit codes of attach itself are those of run.`,
 		Example: `  execwire attach build
@@ -91,7 +92,8 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byt
 	if flags.hasGrace {
 		options.Grace = &flags.grace
 	}
-	how := attention{terminal: terminal, stdin: flags.stdin, redraw: terminal && !flags.hasSince}
+	how := attention{terminal: terminal, stdin: flags.stdin, redraw: terminal && !flags.hasSince, hangup: make(chan struct{})}
+	options.Detach = how.hangup
 	exit, err := attended(ctx, options, how, std, func(ctx context.Context, options client.RunOptions) (client.Exit, error) {
 		return c.Resume(ctx, process, options)
 	})

@@ -15,6 +15,9 @@ type attention struct {
 	terminal bool // the process has one
 	stdin    bool // it gets what is typed here
 	redraw   bool // it was there before, and is to show itself
+	// hangup is closed when this program's terminal is gone, in place of telling
+	// the process; nil tells the process.
+	hangup chan struct{}
 }
 
 // attended calls run with options that connect this program's terminal and

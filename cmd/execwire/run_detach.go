@@ -30,7 +30,7 @@ func runDetached(command *cobra.Command, flags runFlags, process *execwirev1.Sta
 	defer closeClient()
 	started, err := c.Processes().StartProcess(command.Context(), process)
 	if err != nil {
-		return explainRun(client.FromRPC(err), flags)
+		return explainStart(client.FromRPC(err), flags)
 	}
 	if !flags.json {
 		_, err = fmt.Fprintln(std.out, started.GetProcess().GetProcessId())
@@ -40,4 +40,14 @@ func runDetached(command *cobra.Command, flags runFlags, process *execwirev1.Sta
 		ID  string `json:"id"`
 		PID int32  `json:"pid"`
 	}{started.GetProcess().GetProcessId(), started.GetProcess().GetPid()})
+}
+
+// explainStart adds to explainRun what to do when there was no answer.
+func explainStart(err error, flags runFlags) error {
+	explained := explainRun(err, flags)
+	var exit *exitError
+	if client.Reason(err) == 0 && errors.As(explained, &exit) && exit.hint == "" {
+		exit.hint = "find out whether it runs with: execwire ps -a"
+	}
+	return explained
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,8 +22,10 @@ type signalling struct {
 	std    streams
 	keys   *keyboard
 	target execwirev1.SignalTarget
+	hangup chan struct{} // of attention
 	giveUp context.CancelCauseFunc
 
+	left sync.Once // closes hangup
 	// lost is whether the connection is lost at the moment.
 	lost atomic.Bool
 
@@ -41,6 +44,7 @@ func newSignalling(how attention, std streams, keys *keyboard, giveUp context.Ca
 		std:       std,
 		keys:      keys,
 		target:    execwirev1.SignalTarget_SIGNAL_TARGET_GROUP,
+		hangup:    how.hangup,
 		giveUp:    giveUp,
 		resize:    make(chan *execwirev1.TerminalSize, 2),
 		signals:   make(chan *execwirev1.RunSignal, 16),
@@ -89,6 +93,8 @@ func (s *signalling) loop() {
 			s.resized()
 		case syscall.SIGINT:
 			s.interrupt()
+		case syscall.SIGHUP:
+			s.hangUp()
 		default:
 			s.pass(sig.(syscall.Signal))
 		}
@@ -122,6 +128,15 @@ func (s *signalling) resized() {
 	default:
 	}
 	s.resize <- size
+}
+
+// hangUp is what the end of this program's terminal means.
+func (s *signalling) hangUp() {
+	if s.hangup == nil {
+		s.pass(syscall.SIGHUP)
+		return
+	}
+	s.left.Do(func() { close(s.hangup) })
 }
 
 // pass sends a signal on. While the connection is lost nobody would get it:
