@@ -21,7 +21,8 @@ type SessionOptions struct {
 	SessionID string
 	// AfterSeq is what the caller has taken of each process, by process id, as
 	// [Session.Cursors] of an earlier attachment had it. What is not in it is
-	// sent from what was last acknowledged. At most 10,000.
+	// sent from what was last acknowledged. An id must still mean the same
+	// process. At most 10,000.
 	AfterSeq map[string]uint64
 	// Grace is how long the server keeps the session when the connection is
 	// lost, and so how long a Session tries to return. nil leaves it to the
@@ -44,7 +45,7 @@ type SessionEvents struct {
 	ProcessID string
 	// Events follow those that came before without a hole: what is missing is a
 	// gap among them. Only the first events that a Session gets of a process may
-	// begin after seq 1.
+	// begin after seq 1. They must not be changed.
 	Events []*execwirev1.ProcessEvent
 	// Released says, in place of events, that a RunProcess stream owns the
 	// process now. Its events come again when that stream has given it up.
@@ -156,8 +157,8 @@ func (s *Session) Events(ctx context.Context) iter.Seq2[SessionEvents, error] {
 func (s *Session) Acknowledge(processID string, seq uint64) { s.feed.taken(processID, seq) }
 
 // Cursors returns what was acknowledged of each process, for
-// [SessionOptions.AfterSeq] of a later attachment. Processes that have closed
-// and were acknowledged to the end leave it after a while.
+// [SessionOptions.AfterSeq] of a later attachment; of at most 10,000 processes.
+// Those that have closed and were acknowledged to the end leave it after a while.
 func (s *Session) Cursors() map[string]uint64 { return s.feed.cursors() }
 
 // Detach ends the attachment and not the session: its grace begins. It blocks
