@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -218,7 +219,8 @@ func (s *Session) newHolder(req *AttachRequest) (*holder, error) {
 	if cfg := s.registry.cfg; a.whenDetached == WhenDetachedSpool && !has && cfg.SpoolBytes > 0 {
 		sp, err := newSpool(cfg.SpoolDirectory, cfg.SpoolBytes, s.registry.background)
 		if err != nil {
-			return nil, &Error{Kind: SpoolUnavailable, Subject: s.id, Detail: err.Error()}
+			s.registry.cfg.Logger.Warn("failed to make a file to spool to", slog.String("error", err.Error()))
+			return nil, &Error{Kind: SpoolUnavailable, Subject: s.id} // where files are is not the client's business
 		}
 		a.spool = sp
 	}

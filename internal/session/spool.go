@@ -70,12 +70,15 @@ const openTmpfile = 0o20000000 | syscall.O_DIRECTORY
 // openUnnamed makes a file that is gone when it is closed. File systems that
 // cannot do without a name give it one for a moment.
 func openUnnamed(dir string) (*os.File, error) {
-	file, err := os.OpenFile(dir, openTmpfile|os.O_RDWR, 0o600)
-	if err == nil {
+	if file, err := os.OpenFile(dir, openTmpfile|os.O_RDWR, 0o600); err == nil {
 		return file, nil
 	}
+	return openAndRemove(dir)
+}
+
+func openAndRemove(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "execwire-spool-"+uuid.NewString())
-	file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -137,5 +138,25 @@ func TestSpoolThatCannotBeReadIsADeclaredGap(t *testing.T) {
 	said, gap := ft.takeAll(t) // to the closed event
 	if gap == nil || !gap.Inexact || len(said) == 0 || len(said)+int(gap.DroppedBytes) < ft.size {
 		t.Errorf("%d bytes arrived, gap %+v", len(said), gap)
+	}
+}
+
+func TestSpoolHasNoName(t *testing.T) {
+	for name, open := range map[string]func(string) (*os.File, error){"at once": openUnnamed, "after a moment": openAndRemove} {
+		dir := t.TempDir()
+		file, err := open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+			t.Errorf("%s: %v, %v", name, entries, err)
+		}
+		if info, err := file.Stat(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+		if _, err := file.WriteAt([]byte("x"), 1<<20); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

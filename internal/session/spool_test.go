@@ -204,6 +204,9 @@ func TestSpoolUnavailable(t *testing.T) {
 	f := newFixture(t, session.Config{SpoolBytes: 1 << 20, SpoolDirectory: "/nonexistent"})
 	_, err := f.registry.Attach(f.ctx, "tester", session.AttachRequest{WhenDetached: session.WhenDetachedSpool})
 	wantKind(t, err, session.SpoolUnavailable)
+	if strings.Contains(err.Error(), "nonexistent") {
+		t.Errorf("a client is told where files are: %v", err)
+	}
 	until(t, f, "nothing is left of it", func() bool {
 		list, _ := f.registry.Sessions("tester", "", 10)
 		return len(list) == 0
