@@ -97,18 +97,26 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byt
 	exit, err := attended(ctx, options, how, std, func(ctx context.Context, options client.RunOptions) (client.Exit, error) {
 		return c.Resume(ctx, process, options)
 	})
-	switch {
+	if err != nil {
+		return explainAttach(err, id, std)
+	}
+	return explainExit(exit)
+}
+
+// explainAttach says why a process was not followed to its end, of which being
+// left is no failure.
+func explainAttach(err error, id string, std streams) error {
+	switch reason := client.Reason(err); {
 	case errors.Is(err, client.ErrDetached):
 		fmt.Fprintf(std.err, "\nexecwire: detached from %s, which goes on; come back with: execwire attach -i %s\n", shown(id), shown(id))
 		return nil
-	case client.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER:
+	case reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER:
 		return &exitError{code: codeFailed, err: fmt.Errorf("somebody else has taken %s over", shown(id))}
-	case err != nil && client.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
-		return explainRun(err, runFlags{})
-	case err != nil:
+	case reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
 		return err
+	default:
+		return explainRun(err, runFlags{})
 	}
-	return explainExit(exit)
 }
 
 // parseKeys takes keys such as "ctrl-p,q".
