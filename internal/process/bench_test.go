@@ -57,6 +57,15 @@ func BenchmarkStartToClosed(b *testing.B) {
 	}
 }
 
+// BenchmarkStartToClosedStrongest is with control groups and adoption, as the server is run.
+func BenchmarkStartToClosedStrongest(b *testing.B) {
+	s := strength{cgroup: true, adopt: true}.supervisor(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		startToClosed(b, s)
+	}
+}
+
 // inFlight runs f b.N times, 64 at once.
 func inFlight(b *testing.B, f func()) {
 	var left atomic.Int64

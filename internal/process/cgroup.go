@@ -16,8 +16,8 @@ import (
 // cgroup is the control group of one process at a time. It holds no descriptor.
 type cgroup struct {
 	pool   *Cgroups
-	name   string // its directory in the pool's
-	killed atomic.Bool
+	name   string      // its directory in the pool's
+	spoilt atomic.Bool // it is not as it was made
 }
 
 // path is what /proc/PID/cgroup calls it.
@@ -28,11 +28,16 @@ func (c *cgroup) open() (int, error) {
 	return unix.Openat(c.pool.fd(), c.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// state reads cgroup.events. A group that cannot be read is gone, and so nobody is in it.
-func (c *cgroup) state() (populated, frozen bool) {
-	return cgroupState(c.pool.fd(), c.name)
+// populated tells whether anybody is in it, or below. A group that cannot be read is gone, and so nobody is.
+func (c *cgroup) populated() bool {
+	populated, frozen := cgroupState(c.pool.fd(), c.name)
+	if frozen {
+		c.spoilt.Store(true)
+	}
+	return populated
 }
 
+// cgroupState reads cgroup.events.
 func cgroupState(dir int, name string) (populated, frozen bool) {
 	fd, err := unix.Openat(dir, name+"/cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -58,7 +63,7 @@ func cgroupState(dir int, name string) (populated, frozen bool) {
 // kill has the kernel kill everybody in it, also those who are just being forked, and tells whether it did: kernels
 // before 5.14 cannot.
 func (c *cgroup) kill() bool {
-	c.killed.Store(true)
+	c.spoilt.Store(true)
 	return killCgroup(c.pool.fd(), c.name)
 }
 
@@ -105,22 +110,19 @@ func cgroupChildren(dir string) (children []string) {
 	return children
 }
 
-// release gives it back when nobody is left in it.
+// release gives it back when populated has said that nobody is left in it.
 func (c *cgroup) release() { c.pool.put(c) }
 
 // reusable tells whether it is as it was made: those who were in it could freeze it or make others below. One that was
 // killed is not: Linux 6.14 and later kill at once whoever is forked into it from elsewhere, because they compare how
 // often it was killed with how often the parent's was.
 func (c *cgroup) reusable() bool {
-	if c.killed.Load() {
+	if c.spoilt.Load() {
 		return false
 	}
 	var stat unix.Stat_t
-	if err := unix.Fstatat(c.pool.fd(), c.name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil || stat.Nlink != 2 {
-		return false
-	}
-	populated, frozen := c.state()
-	return !populated && !frozen
+	err := unix.Fstatat(c.pool.fd(), c.name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && stat.Nlink == 2
 }
 
 // cgroupPatience bounds how long the end of those in a control group is waited for: they may hang in the system.

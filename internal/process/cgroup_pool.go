@@ -63,7 +63,8 @@ func OpenCgroups(where string) (*Cgroups, error) {
 }
 
 func cgroupError(dir string, err error) error {
-	return fmt.Errorf("failed to use the control groups in %s: %w; name a directory of a cgroup v2 tree that this user may write to, or auto, or off", dir, err)
+	return fmt.Errorf("failed to use the control groups in %s: %w; "+
+		"name a directory of a cgroup v2 tree that this user may write to, or auto, or off", dir, err)
 }
 
 // SweepCgroups kills what servers that are gone left in control groups and removes those, as OpenCgroups with the same
@@ -207,8 +208,8 @@ func (c *Cgroups) put(g *cgroup) {
 }
 
 // discard removes a control group. If somebody is in it, Close will try again.
-func (g *cgroup) discard() {
-	_ = removeCgroupDirectories(filepath.Join(g.pool.place.dir, g.name))
+func (c *cgroup) discard() {
+	_ = removeCgroupDirectories(filepath.Join(c.pool.place.dir, c.name))
 }
 
 // Close kills whoever is left in the control groups and removes them all. It waits for the end of the killed, but not

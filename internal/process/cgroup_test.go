@@ -145,7 +145,7 @@ func TestAFrozenControlGroupIsNotUsedAgain(t *testing.T) {
 		t.Error("a fresh one is not usable")
 	}
 	write(t, c.place.dir+"/"+g.name+"/cgroup.freeze", "1", 0)
-	if g.reusable() {
+	if g.populated() || g.reusable() {
 		t.Error("a frozen one is used again")
 	}
 	g.release()
@@ -258,8 +258,7 @@ func TestAnOldKernelKillsThoseInTheControlGroupOneByOne(t *testing.T) {
 	write(t, dir+"/below/cgroup.procs", strconv.Itoa(moved.PID), 0)
 	poll(t, "the end of all", func() bool {
 		killCgroupMembers(dir)
-		populated, _ := g.state()
-		return !populated
+		return !g.populated()
 	})
 	h.wantExtinct("after they were killed one by one")
 	exit(t, p)

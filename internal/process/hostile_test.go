@@ -358,6 +358,23 @@ func TestAnAmbiguousOrphanWaitsForItsSuspects(t *testing.T) {
 	}
 }
 
+// An orphan without a control group is still known by what it holds, though others could have begotten it.
+func TestAnOrphanIsKnownByItsStreams(t *testing.T) {
+	for name, terminal := range map[string]*WindowSize{"pipe": nil, "terminal": {}} {
+		t.Run(name, func(t *testing.T) {
+			s := strength{adopt: true}.supervisor(t)
+			other := newTribe(t, "child").startReady(s)
+			h := newTribe(t, "-hold", "daemon", "daemon")
+			h.spec.Terminal = terminal
+			result := terminate(t, h.startReady(s), Termination{})
+			h.wantExtinct("after the termination")
+			if !result.Verified || other.State() != StateRunning {
+				t.Errorf("%+v, the other is %v", result, other.State())
+			}
+		})
+	}
+}
+
 func TestOthersAreNotTouched(t *testing.T) {
 	onEachStrength(t, func(t *testing.T, strength strength) {
 		bystander := exec.Command("/bin/sleep", "1000")

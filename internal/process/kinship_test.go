@@ -43,6 +43,18 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
+func TestParseFileID(t *testing.T) {
+	for target, want := range map[string]fileID{
+		"pipe:[123]": {number: 123}, "/dev/pts/7": {terminal: true, number: 7},
+		"": {}, "pipe:[]": {}, "pipe:[1": {}, "/dev/pts/": {}, "/dev/pts/ptmx": {}, "/dev/null": {}, "socket:[5]": {}, "123": {},
+	} {
+		got, ok := parseFileID(target)
+		if ok != (want != fileID{}) || ok && got != want {
+			t.Errorf("%q: %+v, %v", target, got, ok)
+		}
+	}
+}
+
 // us is this program in the tables below: number 10, in session 5.
 const us, ourSession = 10, 5
 
@@ -50,8 +62,8 @@ const us, ourSession = 10, 5
 func procs(list ...procStat) []procStat { return list }
 
 func TestDescendantsAreFound(t *testing.T) {
-	p, q := &kin{pid: 100, forked: 1000, cgroup: "/base/1", streams: []fileID{{1, 11}}},
-		&kin{pid: 200, forked: 2000, cgroup: "/base/2", streams: []fileID{{1, 22}}}
+	p, q := &kin{pid: 100, forked: 1000, cgroup: "/base/1", streams: []fileID{{number: 11}}},
+		&kin{pid: 200, forked: 2000, cgroup: "/base/2", streams: []fileID{{terminal: true, number: 22}}}
 	leaderP := procStat{pid: 100, ppid: us, group: 100, session: 100, start: 1000}
 	leaderQ := procStat{pid: 200, ppid: us, group: 200, session: 200, start: 2000}
 	// orphan is adopted and has a session of its own.
@@ -138,8 +150,12 @@ func TestDescendantsAreFound(t *testing.T) {
 			want: result{p: []int{100}, q: []int{200}, doubtful: true},
 		},
 		"an orphan that holds a pipe of P": {
-			procs: procs(leaderP, leaderQ, orphan(101, 3000)), evidence: map[int]evidence{101: {streams: []fileID{{9, 9}, {1, 11}}}},
+			procs: procs(leaderP, leaderQ, orphan(101, 3000)), evidence: map[int]evidence{101: {streams: []fileID{{number: 9}, {number: 11}}}},
 			want: result{p: []int{100, 101}, q: []int{200}},
+		},
+		"an orphan that holds a pipe with the number of Q's terminal": {
+			procs: procs(leaderP, leaderQ, orphan(101, 3000)), evidence: map[int]evidence{101: {streams: []fileID{{number: 22}}}},
+			want: result{p: []int{100}, q: []int{200}, doubtful: true},
 		},
 		"an orphan that was P's when it had a parent": {
 			procs:  procs(leaderP, leaderQ, orphan(101, 3000)),

@@ -239,10 +239,8 @@ func (p *Process) finish() {
 // isAlone tells whether nobody is left of p but its zombie, which it reaps if its session may be all there is. It is
 // cheap, and sees no orphans outside of the session and the control group. Called with mu held.
 func (p *Process) isAlone() bool {
-	if p.cgroup != nil {
-		if populated, _ := p.cgroup.state(); populated {
-			return false
-		}
+	if p.cgroup != nil && p.cgroup.populated() {
+		return false
 	}
 	p.reap()
 	inUse := true
@@ -285,7 +283,7 @@ func (p *Process) letGo() {
 	children.forget(p)
 	if p.cgroup != nil {
 		if p.exit.Signal == unix.SIGKILL { // perhaps by somebody who killed the whole group
-			p.cgroup.killed.Store(true)
+			p.cgroup.spoilt.Store(true)
 		}
 		p.cgroup.release()
 	}
@@ -296,15 +294,9 @@ func (p *Process) letGo() {
 func (p *Process) letGoIfAlone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.sweep != nil {
-		return
+	if p.sweep == nil && (p.cgroup == nil || !p.cgroup.populated()) {
+		p.letGo()
 	}
-	if p.cgroup != nil {
-		if populated, _ := p.cgroup.state(); populated {
-			return
-		}
-	}
-	p.letGo()
 }
 
 // swept is called when a sweep has ended.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,14 +123,35 @@ func readProcs() ([]procStat, error) {
 }
 
 // fileID names an open pipe or terminal.
-type fileID struct{ device, inode uint64 }
+type fileID struct {
+	terminal bool
+	number   uint64 // the inode of a pipe, or N of /dev/pts/N
+}
 
+// identifyFile names a pipe, or a terminal by its slave.
 func identifyFile(fd int) (fileID, bool) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return fileID{}, false
 	}
-	return fileID{stat.Dev, stat.Ino}, true
+	if stat.Mode&unix.S_IFMT == unix.S_IFCHR {
+		return fileID{terminal: true, number: uint64(unix.Minor(stat.Rdev))}, true
+	}
+	return fileID{number: stat.Ino}, true
+}
+
+// parseFileID understands what /proc/PID/fd/N links to, if it is a pipe or a terminal. The file itself is not touched:
+// it may be on a file system that does not answer.
+func parseFileID(target string) (id fileID, ok bool) {
+	digits, isPipe := strings.CutPrefix(target, "pipe:[")
+	if isPipe {
+		digits, isPipe = strings.CutSuffix(digits, "]")
+	} else {
+		digits, id.terminal = strings.CutPrefix(target, "/dev/pts/")
+	}
+	number, err := strconv.ParseUint(digits, 10, 64)
+	id.number = number
+	return id, err == nil && (isPipe || id.terminal)
 }
 
 // evidence is what an orphan has about it that says where it comes from.
@@ -144,9 +166,9 @@ func readEvidence(pid int) (e evidence) {
 		e.cgroup = parseCgroup(text)
 	}
 	for fd := range 3 {
-		var stat unix.Stat_t
-		if err := unix.Stat(dir+"/fd/"+strconv.Itoa(fd), &stat); err == nil {
-			e.streams = append(e.streams, fileID{stat.Dev, stat.Ino})
+		target, _ := os.Readlink(dir + "/fd/" + strconv.Itoa(fd))
+		if id, ok := parseFileID(target); ok {
+			e.streams = append(e.streams, id)
 		}
 	}
 	return e

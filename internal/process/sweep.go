@@ -55,10 +55,7 @@ type scene struct {
 
 // step takes one step. It returns how long to wait before the next, or that there is none.
 func (w *sweep) step(s scene) (wait time.Duration, done bool) {
-	populated := false
-	if w.cgroup != nil {
-		populated, _ = w.cgroup.state()
-	}
+	populated := w.cgroup != nil && w.cgroup.populated()
 	if len(s.members) == 0 && !populated {
 		w.finish(s, true)
 		return 0, true

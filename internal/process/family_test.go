@@ -1,0 +1,60 @@
+package process
+
+import (
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+)
+
+// surveysBegun is how often all processes were listed so far.
+func surveysBegun() uint64 {
+	children.mu.Lock()
+	defer children.mu.Unlock()
+	return children.surveys
+}
+
+func TestManyAreKilledWithFewLooks(t *testing.T) {
+	const count = 100
+	s := strength{adopt: true}.supervisor(t)
+	for range count {
+		p, err := s.Start(testContext(t), shell("setsid sleep 1000 & exec sleep 1000"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { exit(t, p) })
+	}
+	before := surveysBegun()
+	if err := s.Close(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if looks := surveysBegun() - before; looks > count/2 {
+		t.Errorf("%d looks at all processes to kill %d", looks, count)
+	}
+}
+
+func TestNobodyLooksWhileNothingChanges(t *testing.T) {
+	leakcheck.Check(t)
+	s := strength{adopt: true}.supervisor(t)
+	if _, record := runOn(t, s, shell("exit 3")); record.Code != 3 {
+		t.Errorf("%+v", record)
+	}
+	p, err := s.Start(testContext(t), shell("exec sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the last look", func() bool {
+		children.mu.Lock()
+		defer children.mu.Unlock()
+		return children.judgeAt.IsZero() && len(children.sweeps) == 0 && len(children.kin) == 1
+	})
+	before := surveysBegun()
+	select { // long enough for a look, if one were to come
+	case <-p.Exited():
+		t.Error("it exited")
+	case <-time.After(2 * minJudgeDelay):
+	}
+	if looks := surveysBegun() - before; looks > 0 {
+		t.Errorf("%d looks, and nothing had changed", looks)
+	}
+}
