@@ -91,6 +91,7 @@ func TestDefaultSessionHasNoLease(t *testing.T) {
 	if list, _ := f.registry.Sessions("tester", "", 10); len(list) != 0 {
 		t.Errorf("the default session is listed: %v", list)
 	}
+	f.start(t, "p", "/bin/cat")
 	mine, err := f.registry.OpenFor("tester", session.DefaultID, session.AccessOwner)
 	if err != nil || mine != f.Session {
 		t.Errorf("the default session is %v, %v", mine, err)

@@ -30,16 +30,14 @@ func (r *Registry) CloseSession(ctx context.Context, principal, id string) error
 	}
 }
 
-// toClose returns the session, and makes room for the next default session. It
-// returns nil if there is no default session. One that is being closed already
-// is found, so that its end can be waited for.
+// toClose returns the session; nil if it is a default session that is empty. One
+// with a lease that is being closed already is found, so that its end can be
+// waited for.
 func (r *Registry) toClose(principal, id string) (*Session, error) {
 	if id == "" || id == DefaultID {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		s := r.defaults[principal]
-		delete(r.defaults, principal)
-		return s, nil
+		return r.defaults[principal], nil
 	}
 	s, access := r.find(principal, id)
 	switch access {
@@ -51,12 +49,17 @@ func (r *Registry) toClose(principal, id string) (*Session, error) {
 	return nil, &Error{Kind: SessionAccessDenied, Subject: id}
 }
 
-// end makes the session over: it is the lease's hook, and is called once. The
-// processes are terminated in the background, unless the registry closes, which
-// has ended them.
+// end makes the session over, once: it is the lease's hook, and a default session
+// makes room for the next. The processes are terminated in the background, unless
+// the registry closes, which has ended them.
 func (s *Session) end(before *holder) {
 	s.lock()
+	if s.over { // by another caller, of a default session
+		s.unlock()
+		return
+	}
 	s.over = true
+	s.registry.vacate(s)
 	s.reading = s.closing && before != nil
 	closing := s.closing
 	all := s.letAllGo()

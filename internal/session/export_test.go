@@ -21,3 +21,10 @@ func (r *Registry) Drained(p *Process) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// Defaults is how many default sessions are kept.
+func (r *Registry) Defaults() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.defaults)
+}

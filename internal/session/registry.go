@@ -78,7 +78,7 @@ type Registry struct {
 	goroutines sync.WaitGroup // one per process that is not closed, and those of background
 
 	mu       sync.Mutex
-	defaults map[string]*Session // guarded by mu; default sessions by principal
+	defaults map[string]*Session // guarded by mu; default sessions that have processes, by principal
 	leased   map[string]*Session // guarded by mu; leased sessions by id
 	counts   map[string]int      // guarded by mu; leased sessions by principal
 	draining bool                // guarded by mu
@@ -109,8 +109,8 @@ func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 }
 
 // Open returns the principal's own session with that id; an empty id is the
-// default session, which comes into being when it is first asked for. Kind
-// [SessionNotFound]. It never blocks.
+// default session, which is always there and costs nothing while it is empty.
+// Kind [SessionNotFound]. It never blocks.
 func (r *Registry) Open(principal, id string) (*Session, error) {
 	if id != "" && id != DefaultID {
 		s, access := r.find(principal, id)
@@ -121,12 +121,10 @@ func (r *Registry) Open(principal, id string) (*Session, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.defaults[principal]
-	if s == nil {
-		s = r.makeSession(DefaultID, principal)
-		r.defaults[principal] = s
+	if s := r.defaults[principal]; s != nil {
+		return s, nil
 	}
-	return s, nil
+	return r.makeSession(DefaultID, principal), nil
 }
 
 // makeSession returns an empty session without a lease.
@@ -207,27 +205,53 @@ func (r *Registry) background(f func()) bool {
 	return !r.closed
 }
 
-// begin counts a process that is about to start, and the goroutine that will
-// watch it.
-func (r *Registry) begin() error {
+// superseded means that another session has become the principal's default
+// since this one was found empty.
+type superseded struct{ by *Session }
+
+func (*superseded) Error() string { return "another default session has begun" }
+
+// refusal says why no process can be started in s, if none can. s.mu is held.
+func (r *Registry) refusal(s *Session) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.refusalLocked(s)
+}
+
+func (r *Registry) refusalLocked(s *Session) error {
 	if r.draining {
 		return &Error{Kind: Draining}
+	}
+	if now := r.defaults[s.principal]; s.lease == nil && now != nil && now != s {
+		return &superseded{by: now}
+	}
+	return nil
+}
+
+// begin counts a process of s that is about to start, and the goroutine that
+// will watch it. A default session is the principal's from here on. s.mu is held.
+func (r *Registry) begin(s *Session) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.refusalLocked(s); err != nil {
+		return err
+	}
+	if s.lease == nil {
+		r.defaults[s.principal] = s
 	}
 	r.active++
 	r.goroutines.Add(1)
 	return nil
 }
 
-// refusal says why no process can be started, if none can.
-func (r *Registry) refusal() error {
+// vacate forgets a default session that has become empty, so that principals who
+// came once leave nothing behind. s.mu is held.
+func (r *Registry) vacate(s *Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.draining {
-		return &Error{Kind: Draining}
+	if s.lease == nil && r.defaults[s.principal] == s {
+		delete(r.defaults, s.principal)
 	}
-	return nil
 }
 
 // end counts a process that is at rest for the first time, or did not start.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -89,6 +90,10 @@ func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec
 func (s *Session) start(ctx context.Context, id string, digest Digest, spec process.Spec, grace *time.Duration) (p *Process, o *Ownership, created bool, err error) {
 	for {
 		p, created, err := s.claim(id, digest, &spec)
+		if other, ok := errors.AsType[*superseded](err); ok {
+			s = other.by
+			continue
+		}
 		if err != nil {
 			return nil, nil, false, err
 		}
@@ -122,7 +127,7 @@ func (s *Session) claim(id string, digest Digest, spec *process.Spec) (p *Proces
 	defer s.unlock()
 	other, err := s.claimedLocked(id, digest)
 	if other == nil && err == nil {
-		err = s.registry.begin()
+		err = s.registry.begin(s)
 	}
 	if other != nil || err != nil {
 		s.registry.budget.resize(p, 0)
@@ -152,7 +157,8 @@ func (s *Session) claimedLocked(id string, digest Digest) (*Process, error) {
 	return p, nil
 }
 
-// refusal says why no process can be started, if none can. s.mu is held.
+// refusal says why no process can be started, if none can; *superseded means
+// elsewhere. s.mu is held.
 func (s *Session) refusal() error {
 	if s.over {
 		return &Error{Kind: SessionClosed, Subject: s.id}
@@ -160,7 +166,7 @@ func (s *Session) refusal() error {
 	if most := s.registry.cfg.ProcessesPerSession; most > 0 && s.running >= most {
 		return &Error{Kind: TooManyProcesses, Subject: s.id, Limit: int64(most)}
 	}
-	return s.registry.refusal()
+	return s.registry.refusal(s)
 }
 
 // spawn starts the claimed process or gives the claim back. The process gets its
@@ -238,6 +244,9 @@ func (s *Session) remove(p *Process) {
 	}
 	s.registry.budget.resize(p, 0)
 	s.changed = true
+	if len(s.processes) == 0 {
+		s.registry.vacate(s)
+	}
 }
 
 // expire removes the record once the retention of closed processes is over,

@@ -1,0 +1,149 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/session"
+)
+
+// Whoever comes on behalf of many leaves nothing behind that grows with them.
+func TestEmptyDefaultSessionsAreNotKept(t *testing.T) {
+	f := newFixture(t, session.Config{}) // records go at once
+	for i := range 1000 {
+		s, err := f.registry.Open(fmt.Sprint("user", i), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, _ := s.Processes("", 10); len(list) != 0 {
+			t.Fatalf("%v", list)
+		}
+	}
+	s, err := f.registry.Open("failing", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Start(f.ctx, "p", session.Digest{1}, spec("/no/such/program")); process.KindOf(err) != process.ProgramNotFound {
+		t.Fatalf("Start = %v", err)
+	}
+	if n := f.registry.Defaults(); n != 0 {
+		t.Errorf("%d empty sessions are kept", n)
+	}
+	p := f.start(t, "p", "/bin/cat")
+	if n := f.registry.Defaults(); n != 1 {
+		t.Errorf("%d sessions are kept, want that with a process", n)
+	}
+	if _, err := p.Terminate(f.ctx, process.Termination{Cause: process.CauseTerminated}); err != nil {
+		t.Fatal(err)
+	}
+	f.registry.Drained(p)
+	if n := f.registry.Defaults(); n != 0 {
+		t.Errorf("%d sessions are kept after the last record has gone", n)
+	}
+}
+
+// Two calls may have found the session empty; what they start is in one.
+func TestDefaultSessionThatWasFoundEmptyTwice(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	other, err := f.registry.Open("tester", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := f.start(t, "p", "/bin/cat")
+	if again, created, err := other.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat")); err != nil || created || again != p {
+		t.Errorf("Start of the same = %v, %v, %v", again, created, err)
+	}
+	_, _, err = other.Start(f.ctx, "p", session.Digest{2}, spec("/bin/cat"))
+	wantKind(t, err, session.ProcessAlreadyExists)
+	o, _, err := other.StartOwned(f.ctx, "q", session.Digest{1}, spec("/bin/cat"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Detach()
+	if list, _ := f.Processes("", 10); len(list) != 2 {
+		t.Errorf("%d processes are there, want both", len(list))
+	}
+	if n := f.registry.Defaults(); n != 1 {
+		t.Errorf("%d sessions are kept", n)
+	}
+}
+
+// However often a session empties, a process that was started is found until it
+// has closed.
+func TestDefaultSessionLosesNoProcess(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for n := range 50 {
+				id := fmt.Sprint(i, "-", n)
+				p, _, err := f.Start(f.ctx, id, session.Digest{1}, spec("/bin/cat"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if found, err := opened(t, f).Process(id); err != nil || found != p {
+					t.Errorf("process %s = %v, %v", id, found, err)
+				}
+				if _, err := p.Terminate(f.ctx, process.Termination{Cause: process.CauseTerminated}); err != nil {
+					t.Error(err)
+				}
+				f.registry.Drained(p)
+			}
+		})
+	}
+	group.Wait()
+	if n := f.registry.Defaults(); n != 0 {
+		t.Errorf("%d sessions are kept", n)
+	}
+}
+
+// Starting, closing and shutting down meet in every order: nothing is ended
+// twice, and what was started is over when the close that saw it returns.
+func TestDefaultSessionIsClosedByManyAtOnce(t *testing.T) {
+	f := newFixture(t, session.Config{ClosedRetention: time.Hour})
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for n := range 25 {
+				id := fmt.Sprint(i, "-", n)
+				_, _, err := opened(t, f).Start(f.ctx, id, session.Digest{1}, spec("/bin/cat"))
+				if err != nil { // another one is just closing it
+					wantKindOf(t, err, session.SessionClosed)
+				}
+				if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {
+					t.Error(err)
+				}
+				if _, err := opened(t, f).Process(id); err == nil {
+					t.Errorf("process %s is there after its session was closed", id)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := f.registry.Defaults(); n != 0 {
+		t.Errorf("%d sessions are kept", n)
+	}
+}
+
+// opened is the default session of the moment.
+func opened(t *testing.T, f *fixture) *session.Session {
+	t.Helper()
+	s, err := f.registry.Open("tester", "")
+	if err != nil {
+		t.Error(err)
+	}
+	return s
+}
+
+// wantKindOf is wantKind for goroutines.
+func wantKindOf(t *testing.T, err error, kind session.Kind) {
+	t.Helper()
+	if typed, ok := errors.AsType[*session.Error](err); !ok || typed.Kind != kind {
+		t.Errorf("error is %v, want kind %v", err, kind)
+	}
+}
