@@ -64,13 +64,21 @@ func (r *detachReader) take(input []byte) {
 }
 
 // letGo gives up a process that was found, by a stream of its own, so that it
-// is not terminated as one whose owner was lost. It is best effort.
+// is not terminated as one whose owner was lost. It is best effort: a process
+// that was lost is left to whoever may own it by now.
 func (r *run) letGo() {
 	if !r.link.started {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
+	if !r.link.lostAt.IsZero() {
+		described, err := r.client.processes.GetProcess(ctx, &execwirev1.GetProcessRequest{
+			SessionId: r.start.GetProcess().GetSessionId(), ProcessId: r.start.GetProcess().GetProcessId()})
+		if err != nil || described.GetProcess().GetOwned() {
+			return
+		}
+	}
 	stream, err := r.client.processes.RunProcess(ctx)
 	if err != nil {
 		return

@@ -36,8 +36,9 @@ func (c *Client) Wait(ctx context.Context, request *execwirev1.WaitProcessReques
 			return response, nil
 		default:
 			connection = link{}
-			// One more look: it may have said something before it closed.
-			closed = response.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED
+			// One more look: it may have said something before it closed. Silence
+			// goes on.
+			closed = response.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED && request.GetIdle() == nil
 		}
 		if limited {
 			request.Wait = durationpb.New(max(0, time.Until(until)))

@@ -304,6 +304,11 @@ func TestWaitingForLong(t *testing.T) {
 		if a := <-answers; a.err != nil || a.response.GetSatisfied() || a.response.GetProcess().GetExit() == nil {
 			s.Errorf("of a process that closed: %v, %v", a.response, a.err)
 		}
+		go wait(&execwirev1.WaitProcessRequest{Condition: &execwirev1.WaitProcessRequest_Idle{
+			Idle: &execwirev1.WaitForIdle{Silence: durationpb.New(2*most + most/2)}}})
+		if a := <-answers; a.err != nil || !a.response.GetSatisfied() {
+			s.Errorf("silence of a process that closed: %v, %v", a.response, a.err)
+		}
 		_, err := client.New(s.conn).Wait(s.ctx, &execwirev1.WaitProcessRequest{ProcessId: "nobody"})
 		s.expectReason(err, "PROCESS_NOT_FOUND")
 	})

@@ -173,7 +173,7 @@ func explainWait(response *execwirev1.WaitProcessResponse, request *execwirev1.W
 	switch {
 	case response.GetSatisfied():
 		return nil
-	case closed:
+	case closed && request.GetIdle() == nil:
 		return &exitError{code: codeSomeFailed, err: fmt.Errorf("%s closed first (%s)", id, exitWord(exit))}
 	default:
 		return &exitError{code: codeTimeout, err: fmt.Errorf("%s: the timeout is over", id)}
