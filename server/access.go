@@ -13,7 +13,8 @@ import (
 
 // sessionAccess says what access to a session each RPC needs; a test proves it
 // complete. WatchProcess needs more when it is lossless, because it then paces
-// the process. ListSessions lists what can be seen.
+// the process. ListSessions lists what can be seen. What package session does
+// with a session itself it allows the owner only, of its own accord.
 var sessionAccess = map[string]session.Access{
 	execwirev1.ProcessService_StartProcess_FullMethodName:     session.AccessOwner,
 	execwirev1.ProcessService_RunProcess_FullMethodName:       session.AccessOwner,

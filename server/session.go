@@ -46,16 +46,11 @@ func (s *sessionService) ListSessions(ctx context.Context, req *execwirev1.ListS
 
 // CloseSession implements the RPC.
 func (s *sessionService) CloseSession(ctx context.Context, req *execwirev1.CloseSessionRequest) (*execwirev1.CloseSessionResponse, error) {
-	// Whoever was granted the session is told that this is not enough.
-	sess, err := s.server.open(ctx, req.GetSessionId())
-	if err != nil {
-		return nil, err
-	}
 	principal, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.server.cfg.Sessions.CloseSession(ctx, principal, sess.ID()); err != nil {
+	if err := s.server.cfg.Sessions.CloseSession(ctx, principal, req.GetSessionId()); err != nil {
 		return nil, err
 	}
 	return &execwirev1.CloseSessionResponse{}, nil
@@ -63,15 +58,15 @@ func (s *sessionService) CloseSession(ctx context.Context, req *execwirev1.Close
 
 // GrantSession implements the RPC.
 func (s *sessionService) GrantSession(ctx context.Context, req *execwirev1.GrantSessionRequest) (*execwirev1.GrantSessionResponse, error) {
-	sess, err := s.server.open(ctx, req.GetSessionId())
-	if err != nil {
+	// Whoever was granted the session is told that this is not enough.
+	if _, err := s.server.open(ctx, req.GetSessionId()); err != nil {
 		return nil, err
 	}
 	principal, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.server.cfg.Sessions.Grant(principal, sess.ID(), req.GetPrincipal(), toAccess(req.GetAccess()))
+	info, err := s.server.cfg.Sessions.Grant(principal, req.GetSessionId(), req.GetPrincipal(), toAccess(req.GetAccess()))
 	if err != nil {
 		return nil, err
 	}

@@ -63,12 +63,6 @@ func (s *sessionService) attach(stream attachStream, m *execwirev1.SessionAttach
 	if err != nil {
 		return nil, err
 	}
-	if m.GetSessionId() != "" {
-		// Whoever was granted the session is told that this is not enough.
-		if _, err := s.server.open(stream.Context(), m.GetSessionId()); err != nil {
-			return nil, err
-		}
-	}
 	a := &attachment{server: s.server, stream: stream, outbox: newOutbox(stream)}
 	a.lease, err = s.server.cfg.Sessions.Attach(stream.Context(), principal, session.AttachRequest{
 		SessionID:    m.GetSessionId(),
