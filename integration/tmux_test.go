@@ -235,7 +235,8 @@ func TestAPersonDetachesAndComesBack(t *testing.T) {
 			p.leave(id)
 
 			p.tmux("resize-window", "-x", "70", "-y", "15")
-			p.enter("clear; " + attach)
+			p.clear("local[0]$")
+			p.enter(attach)
 			p.awaitLine("remote[0]$")
 			p.enter(`until [ "$(stty size)" = "15 70" ]; do sleep 0.02; done; echo "$kept at $(stty size)"`)
 			p.awaitOutput("secret at 15 70", "remote[0]$")
@@ -277,12 +278,15 @@ func TestAFullScreenProgramIsThereAgain(t *testing.T) {
 	}
 	server.detach(t, tcpDoor, "reader", []string{"less", file}, "-t", "-i", "-e", "TERM=screen")
 	p := newPane(t, 100, 20)
-	attach := "clear; " + execwire + " attach --server " + server.urls[tcpDoor] + " -i reader"
+	attach := execwire + " attach --server " + server.urls[tcpDoor] + " -i reader"
 	p.enter(attach)
-	p.await("the first page", func(screen string) bool { return strings.HasPrefix(screen, "a line\n") })
+	p.await("the first page", func(screen string) bool {
+		return strings.HasPrefix(screen, "a line\n") && !strings.Contains(screen, "attach")
+	})
 	p.key("G")
 	p.await("the last page", func(screen string) bool { return strings.Contains(screen, "\nthe end\n") })
 	p.leave("reader")
+	p.clear("local[0]$")
 	p.enter(attach)
 	p.await("the last page", func(screen string) bool { return strings.Contains(screen, "\nthe end\n") })
 	p.key("q")
