@@ -62,6 +62,8 @@ func (d *Daemon) openListeners(ctx context.Context) (list []listen.Listener, err
 	locks := listen.Locks{
 		Authenticated: d.doorkeeper.authenticator.HasTable(),
 		Unadmitted:    unadmittedHeaders * int(d.cfg.HeaderList),
+		Connections:   int(d.cfg.Connections),
+		Full:          d.tellFull(),
 	}
 	for _, raw := range d.cfg.Listen {
 		url, err := listen.Parse(raw)
@@ -83,6 +85,26 @@ func (d *Daemon) openListeners(ctx context.Context) (list []listen.Listener, err
 		list = append(list, l)
 	}
 	return list, nil
+}
+
+// fullInterval is how often the log tells of connections that had no place.
+const fullInterval = time.Minute
+
+// tellFull returns what has the log tell that a door was full, not more often
+// than is of use.
+func (d *Daemon) tellFull() func(listen.URL) {
+	var mu sync.Mutex
+	told := make(map[listen.URL]time.Time)
+	return func(u listen.URL) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(told[u]) < fullInterval {
+			return
+		}
+		told[u] = time.Now()
+		d.opts.Logger.Warn("a listener has as many connections as it may have, and closed one; more of them are not logged for a while",
+			"listener", u.String(), "connections_per_listener", int(d.cfg.Connections))
+	}
 }
 
 // loadTLS reads what doors with TLS are locked with.

@@ -58,6 +58,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"duration without a unit", "max_wait = 5", "", "needs a unit"},
 		{"below the range", `retained_output_bytes = "1KiB"`, "", "below 64KiB"},
 		{"above the range", "", "EXECWIRE_RETAINED_OUTPUT_BYTES=2GiB", "above 1GiB"},
+		{"no connections", "connections_per_listener = 0", "", "connections_per_listener is below 1"},
+		{"too many connections", "connections_per_listener = 1000001", "", "connections_per_listener is above 1000000"},
 		{"too few streams", "streams_per_connection = 9", "", "streams_per_connection is below 10"},
 		{"too many streams", "streams_per_connection = 100001", "", "streams_per_connection is above 100000"},
 		{"too little metadata", "header_list_bytes = 8191", "", "header_list_bytes is below 8KiB"},

@@ -68,15 +68,18 @@ func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 	return conn, info, nil
 }
 
-// lost reports whether a handshake ended with its connection, and not because
-// of what was said in it.
+// lost reports whether a handshake ended with its connection, which either end
+// may have closed, and not because of what was said in it.
 func lost(err error) bool {
 	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return ok && timeout.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
+	if limited, ok := conn.(*limitedConn); ok {
+		conn = limited.Conn
+	}
 	switch c := conn.(type) {
 	case *net.UnixConn:
 		p, err := auth.UnixPeer(c)

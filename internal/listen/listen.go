@@ -29,6 +29,13 @@ type Locks struct {
 	// before somebody is let in on it; the handshake counts. A connection that
 	// sends more is closed.
 	Unadmitted int
+	// Connections is how many each door has at once; 0 is any number. When there
+	// are as many, a new one is closed at once, but for a grpcs door: there it
+	// takes the place of the oldest on which nobody was let in, if there is one.
+	Connections int
+	// Full is told the door of each connection that was closed for that. It is
+	// called concurrently and must not block; nil is not told.
+	Full func(URL)
 }
 
 // Listen opens the door that u names. It may wait for another server that is
@@ -38,11 +45,11 @@ type Locks struct {
 func Listen(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	switch u.Scheme {
 	case SchemeGRPC:
-		return listenGRPC(ctx, u)
+		return listenGRPC(ctx, u, locks)
 	case SchemeGRPCS:
 		return listenGRPCS(ctx, u, locks)
 	case SchemeUnix:
-		return listenUnix(ctx, u)
+		return listenUnix(ctx, u, locks)
 	case SchemeOff:
 		return nil, &Error{Kind: KindOff, URL: u.String(), Problem: "there is nothing to listen on"}
 	default:
@@ -52,12 +59,26 @@ func Listen(ctx context.Context, u URL, locks Locks) (Listener, error) {
 
 type tcpListener struct {
 	net.Listener
-	url URL
+	url     URL
+	limiter *limiter
 }
 
 func (l *tcpListener) URL() URL { return l.url }
 
-func listenGRPC(ctx context.Context, u URL) (Listener, error) {
+// Accept waits for the next connection that has a place.
+func (l *tcpListener) Accept() (net.Conn, error) {
+	return accepted(l.limiter.accept(l.Listener.Accept, false))
+}
+
+// accepted returns no connection as none at all.
+func accepted(c *limitedConn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func listenGRPC(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	if !u.Addr.Addr().IsLoopback() { // a URL that Parse did not make
 		return nil, notLoopback(u.String(), u.Addr.Addr().String(), u.Addr.Port())
 	}
@@ -65,7 +86,7 @@ func listenGRPC(ctx context.Context, u URL) (Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tcpListener{Listener: lis, url: bound}, nil
+	return &tcpListener{Listener: lis, url: bound, limiter: newLimiter(bound, locks)}, nil
 }
 
 func listenGRPCS(ctx context.Context, u URL, locks Locks) (Listener, error) {
@@ -82,7 +103,7 @@ func listenGRPCS(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tlsListener{Listener: lis, url: bound, locks: locks}, nil
+	return &tlsListener{Listener: lis, url: bound, locks: locks, limiter: newLimiter(bound, locks)}, nil
 }
 
 // listenTCP returns a listener and u with the port that it has.

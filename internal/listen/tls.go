@@ -84,33 +84,37 @@ func (f TLSFiles) read() (*tls.Config, error) {
 // TLSAuthInfo is the AuthInfo of a caller that came by a grpcs door.
 type TLSAuthInfo struct {
 	credentials.TLSInfo
-	admitted *atomic.Bool
+	conn *tlsConn
 }
 
 // Admit says that somebody was let in on this connection, which may then send
 // as much as it likes. It may be called concurrently and again.
-func (i TLSAuthInfo) Admit() { i.admitted.Store(true) }
+func (i TLSAuthInfo) Admit() {
+	i.conn.limited.stays()
+	i.conn.admitted.Store(true)
+}
 
 // Admitted reports whether Admit was called.
-func (i TLSAuthInfo) Admitted() bool { return i.admitted.Load() }
+func (i TLSAuthInfo) Admitted() bool { return i.conn.admitted.Load() }
 
 // tlsListener accepts connections that have yet to shake hands, which is left to
 // the credentials so that a slow client keeps only itself waiting.
 type tlsListener struct {
 	net.Listener
-	url   URL
-	locks Locks
+	url     URL
+	locks   Locks
+	limiter *limiter
 }
 
 func (l *tlsListener) URL() URL { return l.url }
 
-// Accept waits for the next connection.
+// Accept waits for the next connection that has a place.
 func (l *tlsListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
+	conn, err := l.limiter.accept(l.Listener.Accept, true)
 	if err != nil {
 		return nil, err
 	}
-	return &tlsConn{Conn: conn, tls: l.locks.TLS, most: l.locks.Unadmitted}, nil
+	return &tlsConn{Conn: conn, limited: conn, tls: l.locks.TLS, most: l.locks.Unadmitted}, nil
 }
 
 // tlsConn is a connection that came by a grpcs door. What is read of it before
@@ -118,6 +122,7 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 // it asks who makes it, of many calls at once.
 type tlsConn struct {
 	net.Conn
+	limited  *limitedConn // Conn
 	tls      *TLS
 	admitted atomic.Bool
 
@@ -145,5 +150,5 @@ func (c *tlsConn) shakeHands() (net.Conn, credentials.AuthInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), admitted: &c.admitted}, nil
+	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), conn: c}, nil
 }

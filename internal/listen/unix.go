@@ -18,15 +18,21 @@ import (
 // made.
 type unixListener struct {
 	*net.UnixListener
-	url   URL
-	made  inode
-	close func() error
+	url     URL
+	made    inode
+	close   func() error
+	limiter *limiter
 }
 
 func (l *unixListener) URL() URL { return l.url }
 
 // Addr returns the path that clients use, not the private one it was bound to.
 func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.url.Path, Net: "unix"} }
+
+// Accept waits for the next connection that has a place.
+func (l *unixListener) Accept() (net.Conn, error) {
+	return accepted(l.limiter.accept(l.UnixListener.Accept, false))
+}
 
 // Close removes the socket, if the path still has the one made here, and stops
 // listening. Closing again returns the same result.
@@ -64,7 +70,7 @@ func inodeFrom(info fs.FileInfo) inode {
 // it there when it is complete, so that nobody ever sees it with another mode
 // or without somebody answering. Servers that want the same place take turns on
 // a lock on its directory.
-func listenUnix(ctx context.Context, u URL) (Listener, error) {
+func listenUnix(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	u, err := parseUnix(u.String(), u.Path) // Parse need not have made it
 	if err != nil {
 		return nil, err
@@ -93,6 +99,7 @@ func listenUnix(ctx context.Context, u URL) (Listener, error) {
 		}
 		return nil, systemError(u, "the socket cannot be moved into its place", err)
 	}
+	l.limiter = newLimiter(u, locks)
 	return l, nil
 }
 

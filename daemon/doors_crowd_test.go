@@ -1,0 +1,69 @@
+package daemon_test
+
+import (
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"github.com/execwire/execwire/internal/config"
+)
+
+// Strangers cannot take all places of a door that everybody can reach: one who
+// is let in gets that of the stranger who has been there longest, and keeps it.
+func TestStrangersDoNotKeepPrincipalsOut(t *testing.T) {
+	l := lock(t, func(cfg *config.Config) {
+		cfg.Connections = 2
+		cfg.FailedAttempts, cfg.FailedAttemptInterval = 1, config.Duration(time.Hour)
+	}, func(l *locked) string { return l.principal("ci", `"all"`) })
+	u, err := url.Parse(l.urls[onTLS])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var principals []*grpc.ClientConn
+	for range 2 {
+		var strangers []net.Conn
+		for range 3 {
+			stranger, err := net.Dial("tcp", u.Host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = stranger.Close() }()
+			strangers = append(strangers, stranger)
+		}
+		conn := l.dial(onTLS)
+		if err := list(l.as("ci"), conn); err != nil { // to be put out is no failed attempt
+			t.Fatalf("while strangers are there: %v", err)
+		}
+		principals = append(principals, conn)
+		_ = strangers[0].SetReadDeadline(time.Now().Add(hang))
+		if _, err := strangers[0].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+			t.Errorf("the oldest stranger: %v, want it closed", err)
+		}
+	}
+	if err := list(l.as("ci"), l.dial(onTLS)); status.Code(err) != codes.Unavailable {
+		t.Errorf("one principal too many: %v", err)
+	}
+	for _, conn := range principals {
+		if state := conn.GetState(); state != connectivity.Ready {
+			t.Errorf("a principal's connection is %v", state)
+		}
+		if err := list(l.as("ci"), conn); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, door := range []int{onGRPC, onUnix} { // each has its own places
+		if err := list(l.as("ci"), l.dial(door)); err != nil {
+			t.Errorf("%s: %v", l.urls[door], err)
+		}
+	}
+	if got := strings.Count(l.log.String(), "as many connections as it may have"); got != 1 {
+		t.Errorf("the log tells %d times that a listener is full", got)
+	}
+}

@@ -1,0 +1,109 @@
+package listen
+
+import (
+	"container/list"
+	"net"
+	"sync"
+)
+
+// limiter bounds the connections of one door. When there are as many as may be,
+// the next takes the place of a stranger, the one that has been here longest;
+// when there is none, it is closed at once.
+type limiter struct {
+	most    int    // 0: no limit
+	refused func() // is told of each that had no place; must not block
+
+	mu        sync.Mutex
+	here      int        // guarded by mu
+	strangers *list.List // guarded by mu; of *limitedConn, oldest first
+}
+
+func newLimiter(u URL, locks Locks) *limiter {
+	l := &limiter{most: locks.Connections, refused: func() {}, strangers: list.New()}
+	if locks.Full != nil {
+		l.refused = func() { locks.Full(u) }
+	}
+	return l
+}
+
+// limitedConn is a connection that counts until it is closed.
+type limitedConn struct {
+	net.Conn
+	limiter *limiter
+	element *list.Element // guarded by limiter.mu; in strangers
+	gone    bool          // guarded by limiter.mu
+}
+
+// accept waits for a connection that has a place. On a door of strangers every
+// one is a stranger until stays is called.
+func (l *limiter) accept(next func() (net.Conn, error), strangers bool) (*limitedConn, error) {
+	for {
+		conn, err := next()
+		if err != nil {
+			return nil, err
+		}
+		c, left := l.place(conn, strangers)
+		if left != nil {
+			_ = left.Close()
+			l.refused()
+		}
+		if c != nil {
+			return c, nil
+		}
+	}
+}
+
+// place returns conn with its place, or nil, and the connection that has to be
+// closed for want of one.
+func (l *limiter) place(conn net.Conn, stranger bool) (c *limitedConn, left net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.most > 0 && l.here >= l.most {
+		oldest := l.strangers.Front()
+		if oldest == nil {
+			return nil, conn
+		}
+		out := oldest.Value.(*limitedConn)
+		l.drop(out)
+		left = out
+	}
+	l.here++
+	c = &limitedConn{Conn: conn, limiter: l}
+	if stranger {
+		c.element = l.strangers.PushBack(c)
+	}
+	return c, left
+}
+
+// drop gives the place of c up. mu is held.
+func (l *limiter) drop(c *limitedConn) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	l.here--
+	l.known(c)
+}
+
+// known takes c off the strangers. mu is held.
+func (l *limiter) known(c *limitedConn) {
+	if c.element != nil {
+		l.strangers.Remove(c.element)
+		c.element = nil
+	}
+}
+
+// stays says that c is nobody's to be put out for any more.
+func (c *limitedConn) stays() {
+	c.limiter.mu.Lock()
+	defer c.limiter.mu.Unlock()
+	c.limiter.known(c)
+}
+
+// Close implements net.Conn. Closing again is harmless.
+func (c *limitedConn) Close() error {
+	c.limiter.mu.Lock()
+	c.limiter.drop(c)
+	c.limiter.mu.Unlock()
+	return c.Conn.Close()
+}
