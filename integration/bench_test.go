@@ -21,6 +21,7 @@ type budgetRow struct {
 var budgetRows = []budgetRow{
 	{"spawn", measureSpawn},
 	{"spawn-rate", measureSpawnRate},
+	{"tree", measureTree},
 	{"output", measureOutput},
 	{"terminal", measureTerminal},
 	{"small-request", measureSmallRequest},
@@ -85,6 +86,7 @@ type benchSizes struct {
 	echoes       int
 	requests     int
 	terminations int
+	treeRounds   int
 	starts       int // of the server
 	connections  int // idle
 	processes    int // idle
@@ -97,7 +99,7 @@ type benchSizes struct {
 var fullSizes = benchSizes{
 	spawns: 600, rateRounds: 7, rateSpawns: 1000,
 	outputRounds: 7, outputBytes: 1 << 30, echoes: 5000,
-	requests: 4000, terminations: 50, starts: 40,
+	requests: 4000, terminations: 50, treeRounds: 5, starts: 40,
 	connections: 200, processes: 500, idle: 5 * time.Second,
 	finished: 200, retention: 2 * time.Second, stalledBytes: 512 << 20,
 }
@@ -105,7 +107,7 @@ var fullSizes = benchSizes{
 var smokeSizes = benchSizes{
 	spawns: 2, rateRounds: 1, rateSpawns: 65,
 	outputRounds: 1, outputBytes: 4 << 20, echoes: 10,
-	requests: 20, terminations: 2, starts: 1,
+	requests: 20, terminations: 2, treeRounds: 1, starts: 1,
 	connections: 3, processes: 3, idle: 50 * time.Millisecond,
 	finished: 3, retention: 100 * time.Millisecond, stalledBytes: 4 << 20,
 }
