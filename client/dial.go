@@ -181,7 +181,9 @@ type recordingDialer struct {
 
 func (d *recordingDialer) dial(ctx context.Context, _ string) (net.Conn, error) {
 	conn, err := d.connect(ctx)
-	d.record(err)
+	if err != nil {
+		d.record(err)
+	}
 	return conn, err
 }
 
@@ -202,6 +204,8 @@ func (d *recordingDialer) connect(ctx context.Context) (net.Conn, error) {
 	return conn, err
 }
 
+// record remembers a failure. A later attempt that comes further does not undo
+// it: it may begin before anybody has asked.
 func (d *recordingDialer) record(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -144,25 +144,32 @@ type firstRead struct {
 // Read implements net.Conn.
 func (f *firstRead) Read(p []byte) (int, error) {
 	n, err := f.Conn.Read(p)
-	if !f.read {
-		f.read = true
-		if alert, ok := errors.AsType[*net.OpError](err); ok && alert.Op == "remote error" {
-			f.dialer.record(err)
-		}
+	if !f.read && n == 0 && err != nil {
+		f.dialer.record(&unansweredError{err})
 	}
+	f.read = true
 	return n, err
 }
+
+// unansweredError is the end of a connection on which the server said nothing
+// after the handshake. The alert that says why may be lost: a server that closes
+// a connection on which something is left to read resets it.
+type unansweredError struct{ err error }
+
+func (e *unansweredError) Error() string { return e.err.Error() }
+func (e *unansweredError) Unwrap() error { return e.err }
 
 // explainTLS makes a [*TLSError] of an error of a handshake, and leaves others
 // as they are.
 func explainTLS(err error) error {
 	var (
-		authority x509.UnknownAuthorityError
-		hostname  x509.HostnameError
-		invalid   x509.CertificateInvalidError
-		plain     tls.RecordHeaderError
-		remote    *net.OpError
-		fix       string
+		authority  x509.UnknownAuthorityError
+		hostname   x509.HostnameError
+		invalid    x509.CertificateInvalidError
+		plain      tls.RecordHeaderError
+		remote     *net.OpError
+		unanswered *unansweredError
+		fix        string
 	)
 	switch {
 	case errors.As(err, &authority):
@@ -175,6 +182,8 @@ func explainTLS(err error) error {
 		fix = "what listens there does not speak TLS: if it is on this host, dial grpc://"
 	case errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(err.Error(), "certificate"):
 		fix = "the server refused the certificate that it was shown: show one of an authority that it accepts, and that has not expired"
+	case errors.As(err, &unanswered) && !(errors.As(err, &remote) && remote.Op == "remote error"):
+		fix = "the server ended the connection right after the handshake, as one does that refused the certificate that it was shown, or wants one"
 	case errors.As(err, &remote) && remote.Op == "remote error", strings.Contains(err.Error(), "tls: "):
 		fix = "execwire needs TLS 1.3 at both ends"
 	default:
