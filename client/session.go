@@ -76,6 +76,7 @@ type Session struct {
 	info      *execwirev1.Session // guarded by mu; as of the last attachment
 	connected bool                // guarded by mu; a sender is there to detach
 	left      bool                // guarded by mu; leaving is closed
+	closing   bool                // guarded by mu; the caller has asked to close the session
 
 	// These belong to the goroutine of follow.
 	link     sessionLink
@@ -193,6 +194,9 @@ func (s *Session) leave() {
 // and blocks until nothing of them is left. When that fails the Session goes
 // on, and must be ended again.
 func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
 	_, err := s.client.sessions.CloseSession(ctx, &execwirev1.CloseSessionRequest{SessionId: s.ID()})
 	if err = FromRPC(err); err != nil && Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND {
 		return err

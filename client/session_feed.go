@@ -270,14 +270,16 @@ func (f *sessionFeed) forget() {
 	}
 }
 
-// cursors returns what was taken of each process.
+// cursors returns what was taken of each process, also if that is nothing: one
+// of which something was received goes on there, whoever else has acknowledged
+// more of it in the meantime.
 func (f *sessionFeed) cursors() map[string]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget()
 	cursors := make(map[string]uint64, min(len(f.processes), maxCursors))
 	for id, p := range f.processes {
-		if p.taken == 0 {
+		if !p.started {
 			continue
 		}
 		if len(cursors) == maxCursors {

@@ -67,7 +67,7 @@ func (s *Session) followed(ctx context.Context) error {
 			return context.Cause(ctx)
 		case s.attached != nil:
 			return err
-		case errors.Is(err, io.EOF) && s.isLeft():
+		case errors.Is(err, io.EOF) && s.isLeft(), s.isClosed(err):
 			return io.EOF
 		case errors.Is(err, io.EOF):
 			return protocolErrorf("the stream ended without a reason")
@@ -89,6 +89,14 @@ func (s *Session) isLeft() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.left
+}
+
+// isClosed reports whether err is what the caller of Close asked for. The server
+// ends the attachment before it answers Close.
+func (s *Session) isClosed(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing && Reason(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED
 }
 
 // attempt attaches once and returns why the stream ended. What it started is

@@ -233,6 +233,24 @@ func TestSessionKnowsANewProcessUnderAnOldID(t *testing.T) {
 	})
 }
 
+// Somebody else may have moved on, while there was no connection, what was
+// received and not taken. The server must not go on after that.
+func TestSessionReturnsToWhereNothingWasTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		withSession(t, SessionOptions{AfterSeq: map[string]uint64{"q": 0}}, func(t *testing.T, s *Session) {
+			expectNext(t, s, "p", 1)
+			expectNext(t, s, "p", 2)
+		}, grants(func(a *fakeAttachment) error {
+			return say(a.events("p", stdout(1, 0, "a")), errCut)
+		}), func(a *fakeAttachment, attach *execwirev1.SessionAttach) error {
+			if want := map[string]uint64{"p": 0, "q": 0}; !maps.Equal(attach.GetAfterSeq(), want) {
+				t.Errorf("attached again after %v, want %v", attach.GetAfterSeq(), want)
+			}
+			return say(a.attached(), a.events("p", stdout(1, 0, "a"), stdout(2, 1, "b")), a.awaitDetach())
+		})
+	})
+}
+
 func TestSessionBoundsItsCursors(t *testing.T) {
 	f := newSessionFeed(nil)
 	for i := range maxCursors + 10 {
@@ -400,6 +418,32 @@ func TestCloseEndsTheSession(t *testing.T) {
 		}
 		if fmt.Sprint(f.closed) != "[s s]" {
 			t.Errorf("closed were %v", f.closed)
+		}
+	})
+}
+
+// The server ends the attachment before it answers the one who closed the session.
+func TestClosingIsTheEndHoweverTheServerSaysIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closing := make(chan struct{})
+		f, c := newFakeSessions(t, grants(func(*fakeAttachment) error {
+			<-closing
+			return serverError(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED)
+		}))
+		s, err := c.AttachSession(t.Context(), SessionOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.onClose = func() error {
+			close(closing)
+			synctest.Wait()
+			return nil
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if _, err := s.Next(t.Context()); err != io.EOF {
+			t.Errorf("after Close, Next: %v, want the end", err)
 		}
 	})
 }
