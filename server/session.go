@@ -50,6 +50,7 @@ func (s *sessionService) CloseSession(ctx context.Context, req *execwirev1.Close
 	if err != nil {
 		return nil, err
 	}
+	// Not by way of open, for which a session that is being closed is gone.
 	if err := s.server.cfg.Sessions.CloseSession(ctx, principal, req.GetSessionId()); err != nil {
 		return nil, err
 	}

@@ -136,9 +136,9 @@ func (a *attachment) forward() error {
 }
 
 func toFeed(d session.Delivery) *execwirev1.AttachSessionResponse {
-	if d.Released != nil {
+	if d.Released != "" {
 		return &execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Released{
-			Released: &execwirev1.SessionProcessReleased{ProcessId: d.Released.ID()}}}
+			Released: &execwirev1.SessionProcessReleased{ProcessId: d.Released}}}
 	}
 	return &execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Events{
 		Events: &execwirev1.SessionEvents{ProcessId: d.Process.ID(), Events: toEvents(d.Process, d.Batch)}}}

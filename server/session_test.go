@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/testproc"
 	"github.com/execwire/execwire/server"
 )
@@ -238,6 +240,43 @@ func TestAClientThatDoesNotReadIsHeard(t *testing.T) {
 			}
 			f.awaitDetached(id)
 		})
+	}
+}
+
+// One who asks again, because it got no answer, must not be told that nothing is
+// there while something is.
+func TestASessionThatIsClosingIsThereUntilItIsClosed(t *testing.T) {
+	f := newFixture(t)
+	a := f.attach(&execwirev1.SessionAttach{})
+	id := a.attached.GetSession().GetSessionId()
+	held, err := f.sessions.Open(auth.InProcess.Name, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*session.Process
+	for i := range 20 {
+		req := withStdin(command(fmt.Sprint(i), "/bin/cat"))
+		req.SessionId = id
+		f.start(req)
+		p, err := held.Process(req.GetProcessId())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	go func() {
+		_ = a.end() // it has begun
+		cancel(errors.New("gone"))
+	}()
+	_, _ = f.leases.CloseSession(ctx, &execwirev1.CloseSessionRequest{SessionId: id})
+	_, err = f.leases.CloseSession(f.ctx, &execwirev1.CloseSessionRequest{SessionId: id})
+	for _, p := range all {
+		select {
+		case <-p.Closed():
+		default:
+			t.Fatalf("closing again answers %v, and process %s is left", err, p.ID())
+		}
 	}
 }
 

@@ -160,6 +160,37 @@ func TestCloseSessionGoesOnWithoutItsCaller(t *testing.T) {
 	c.a.Lost()
 }
 
+// Whoever closes what is being closed already waits for its end, too.
+func TestCloseSessionTwice(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	c := f.newClient(t, session.AttachRequest{})
+	defer func() { c.a.Lost() }()
+	gone, cancel := context.WithCancelCause(f.ctx)
+	cancel(errors.New("gone"))
+	for id, start := range map[string]func(id string) *session.Process{
+		session.DefaultID: func(id string) *session.Process { return f.start(t, id, "/bin/cat") },
+		c.id:              func(id string) *session.Process { return c.start(id, spec("/bin/cat")) },
+	} {
+		var all []*session.Process
+		for i := range 10 {
+			all = append(all, start(fmt.Sprint(i)))
+		}
+		if err := f.registry.CloseSession(gone, "tester", id); err != nil && err.Error() != "gone" {
+			t.Error(err)
+		}
+		if err := f.registry.CloseSession(f.ctx, "tester", id); err != nil {
+			wantKind(t, err, session.SessionNotFound) // it was fast
+		}
+		for _, p := range all {
+			select {
+			case <-p.Closed():
+			default:
+				t.Fatalf("session %s is closed, and process %s is left", id, p.ID())
+			}
+		}
+	}
+}
+
 func TestDefaultSessionComesBackEmpty(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
@@ -182,9 +213,6 @@ func TestDefaultSessionComesBackEmpty(t *testing.T) {
 	}
 }
 
-// A process that says more than is kept, before anybody can have looked.
-// Streams come and go while the attachment does not read: what it is to be told
-// must not pile up.
 func TestClosedRecordsStayUntilTheyAreTaken(t *testing.T) {
 	f := newFixture(t, session.Config{ClosedRetention: time.Millisecond})
 	c := f.newClient(t, session.AttachRequest{Grace: within(time.Hour)})
@@ -225,4 +253,32 @@ func TestCloseSessionWaitsForStartsUnderWay(t *testing.T) {
 		}
 		c.a.Lost()
 	}
+}
+
+// A client that comes back late misses output that was to be discarded. It must
+// not miss that a process has ended.
+func TestAnEndIsKeptThoughOutputIsDiscarded(t *testing.T) {
+	f := newFixture(t, session.Config{ClosedRetention: time.Millisecond})
+	c := f.newClient(t, session.AttachRequest{WhenDetached: session.WhenDetachedDiscardOldest, Grace: within(time.Hour)})
+	c.pattern("p")
+	p := c.start("p", small(flood(1<<20)))
+	before := c.start("before", spec("/bin/cat"))
+	c.a.Lost()
+	<-p.Closed()
+	f.registry.Drained(p)
+	if _, err := before.Terminate(f.ctx, process.Termination{}); err != nil {
+		t.Fatal(err)
+	}
+	<-before.Closed()
+	time.Sleep(20 * time.Millisecond) // time for the records to be removed
+	c.attach(session.AttachRequest{AfterSeq: c.cursors()})
+	defer func() { c.a.Lost() }()
+	if info := c.a.Session().Info("tester"); info.Processes != 2 {
+		t.Fatalf("%d processes are known, want both", info.Processes)
+	}
+	c.takeAll("p", "before")
+	if s := c.of("p"); s.dropped == 0 || !s.exited {
+		t.Errorf("the client knows %+v", s)
+	}
+	until(t, f, "the records are removed, which are taken", func() bool { return c.a.Session().Info("tester").Processes == 0 })
 }

@@ -75,10 +75,11 @@ type Delivery struct {
 	// Batch is what the process said; a gap, if any, precedes the events. The
 	// slice is valid until the next Next; the Data of its events for longer.
 	Batch eventlog.Batch
-	// Released left the feed because a stream owns it now; nil if this is a
-	// batch. When the stream gives it up it comes back, with events from what
-	// was acknowledged last.
-	Released *Process
+	// Released is the id of a process that is not in the feed because a stream owns
+	// it; empty if this is a batch. When the stream gives the process up it comes
+	// back, with events from what was acknowledged last. It is said when a stream
+	// takes a process, and of all that streams have when the attachment begins.
+	Released string
 }
 
 // Session returns the session that was attached.

@@ -130,20 +130,29 @@ func (r *Registry) makeRoom(p *Process, bytes int64) error {
 		return &Error{Kind: RetainedOutputFull, Limit: r.cfg.RetainedTotal}
 	}
 	for _, v := range victims {
-		if !v.process.session.evict(v.process) {
-			r.budget.resize(v.process, v.bytes) // somebody took it up in the meantime
-		}
+		v.process.session.giveWay(v)
 	}
 	return nil
 }
 
-// evict removes the record of a process, if that is still at rest.
-func (s *Session) evict(p *Process) bool {
+// giveWay removes the record of a victim, or charges it again if somebody has
+// taken it up in the meantime.
+func (s *Session) giveWay(v eviction) {
 	s.lock()
 	defer s.unlock()
-	if !p.rests() {
-		return false
+	p := v.process
+	if p.rests() {
+		s.remove(p)
+	} else if s.processes[p.id] == p { // and nobody has removed it since
+		s.registry.budget.resize(p, v.bytes)
 	}
-	s.remove(p)
-	return true
+}
+
+// evict removes the record of a process, if that is still at rest.
+func (s *Session) evict(p *Process) {
+	s.lock()
+	defer s.unlock()
+	if p.rests() {
+		s.remove(p)
+	}
 }

@@ -64,3 +64,23 @@ func TestVictimThatIsTakenUpIsChargedAgain(t *testing.T) {
 		}
 	}
 }
+
+// One that was taken up, and whose session has forgotten it since, is no more.
+func TestVictimThatIsGoneIsNotChargedAgain(t *testing.T) {
+	r := NewRegistry(nil, Config{RetainedTotal: 100})
+	s := r.makeSession("s", "tester")
+	p := newCharged(t, r.budget, 80)
+	p.id, p.session, p.closed, s.processes["p"] = "p", s, true, p
+	r.budget.rest(p)
+	victims, ok := r.budget.reserve(&Process{}, 60)
+	if !ok || len(victims) != 1 {
+		t.Fatalf("the victims are %v, %v", victims, ok)
+	}
+	p.owner.situation = owned
+	r.budget.rouse(p)
+	s.forgetAll()
+	s.giveWay(victims[0])
+	if charged := r.Charged(); charged != 60 {
+		t.Errorf("%d bytes are charged, want those of one process", charged)
+	}
+}

@@ -110,7 +110,7 @@ func (c *client) next() session.Delivery {
 // been.
 func (c *client) check(d session.Delivery) {
 	c.t.Helper()
-	if d.Released != nil {
+	if d.Released != "" {
 		return
 	}
 	s := c.of(d.Process.ID())

@@ -30,14 +30,16 @@ func (r *Registry) CloseSession(ctx context.Context, principal, id string) error
 	}
 }
 
-// toClose returns the session; nil if it is a default session that is empty. One
-// with a lease that is being closed already is found, so that its end can be
-// waited for.
+// toClose returns the session whose end is to begin, or has begun and is to be
+// waited for; nil if it is a default session that is empty.
 func (r *Registry) toClose(principal, id string) (*Session, error) {
 	if id == "" || id == DefaultID {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.defaults[principal], nil
+		if s := r.defaults[principal]; s != nil {
+			return s, nil
+		}
+		return r.ending[principal], nil
 	}
 	s, access := r.find(principal, id)
 	switch access {
@@ -59,7 +61,7 @@ func (s *Session) end(before *holder) {
 		return
 	}
 	s.over = true
-	s.registry.vacate(s)
+	s.registry.conclude(s)
 	s.reading = s.closing && before != nil
 	closing := s.closing
 	all := s.letAllGo()
@@ -143,6 +145,9 @@ func (s *Session) closeSpool() {
 func (r *Registry) drop(s *Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.ending[s.principal] == s {
+		delete(r.ending, s.principal)
+	}
 	if s.lease == nil || r.leased[s.id] != s {
 		return
 	}

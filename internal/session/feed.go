@@ -1,9 +1,8 @@
 package session
 
 import (
+	"container/list"
 	"context"
-	"errors"
-	"io"
 	"sync"
 
 	"github.com/execwire/execwire/internal/eventlog"
@@ -14,7 +13,7 @@ import (
 // Its lock is the last one that may be taken.
 type feed struct {
 	mu       sync.Mutex
-	queue    []*item          // guarded by mu; those with something to say, each once
+	queue    *list.List       // guarded by mu; of *item, those with something to say, each once
 	items    map[string]*item // guarded by mu; by process id
 	notices  map[string]*item // guarded by mu; those queued to say that they left
 	unread   int              // guarded by mu; items not read to the end
@@ -28,26 +27,26 @@ type feed struct {
 // item is the place of one process in a feed.
 type item struct {
 	feed    *feed
-	process *Process
-	cursor  *cursor
+	id      string   // of the process
+	process *Process // nil: all there is to say is that it left
+	cursor  *cursor  // nil then, too
 
 	// Guarded by feed.mu.
-	queued   bool
-	gone     bool // left the feed
-	released bool // and the feed is to say so
-	done     bool // read to the end
+	place *list.Element // in the queue; nil: it is not there
+	gone  bool          // left the feed
+	done  bool          // read to the end
 }
 
 func newFeed() *feed {
 	return &feed{
-		items: make(map[string]*item), notices: make(map[string]*item),
+		queue: list.New(), items: make(map[string]*item), notices: make(map[string]*item),
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 }
 
 // add puts a process into the feed. One that is in it already left before.
 func (f *feed) add(p *Process, c *cursor) *item {
-	it := &item{feed: f, process: p, cursor: c}
+	it := &item{feed: f, id: p.id, process: p, cursor: c}
 	f.mu.Lock()
 	f.items[p.id] = it
 	f.unread++
@@ -61,7 +60,7 @@ func (it *item) ready() {
 	f := it.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if it.gone || it.queued || f.failed != nil {
+	if it.gone || it.place != nil || f.failed != nil {
 		return
 	}
 	f.push(it)
@@ -69,8 +68,7 @@ func (it *item) ready() {
 
 // push is ready with mu held.
 func (f *feed) push(it *item) {
-	it.queued = true
-	f.queue = append(f.queue, it)
+	it.place = f.queue.PushBack(it)
 	f.signal()
 }
 
@@ -81,8 +79,7 @@ func (f *feed) signal() {
 	}
 }
 
-// leave takes the item out of the feed, which says so if tell is set. A notice
-// that is still queued will do: nothing of the process came after it.
+// leave takes the item out of the feed, which says so if tell is set.
 func (it *item) leave(tell bool) {
 	f := it.feed
 	f.mu.Lock()
@@ -92,17 +89,35 @@ func (it *item) leave(tell bool) {
 	}
 	it.gone = true
 	f.read(it)
-	if f.items[it.process.id] == it {
-		delete(f.items, it.process.id)
+	if it.place != nil { // whoever does not read must not keep the process
+		f.queue.Remove(it.place)
+		it.place = nil
 	}
-	if !tell || f.failed != nil || f.notices[it.process.id] != nil {
+	if f.items[it.id] == it {
+		delete(f.items, it.id)
+	}
+	if tell {
+		f.tell(it.id)
+	}
+}
+
+// released has the feed say that a stream owns a process, which was so before
+// there was the feed.
+func (f *feed) released(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tell(id)
+}
+
+// tell queues a notice that a process is not in the feed. One that is queued
+// still will do: nothing of the process came after it. mu is held.
+func (f *feed) tell(id string) {
+	if f.failed != nil || f.notices[id] != nil {
 		return
 	}
-	it.released = true
-	f.notices[it.process.id] = it
-	if !it.queued {
-		f.push(it)
-	}
+	notice := &item{feed: f, id: id, gone: true}
+	f.notices[id] = notice
+	f.push(notice)
 }
 
 // read counts the item as read to the end. mu is held.
@@ -121,7 +136,7 @@ func (f *feed) fail(err error) {
 	defer f.mu.Unlock()
 	if f.failed == nil {
 		f.failed = err
-		f.queue, f.notices = nil, nil
+		f.queue, f.notices = list.New(), nil // those in the old one stay apart from it
 		close(f.ended)
 		f.signal()
 	}
@@ -149,7 +164,7 @@ func (f *feed) next(ctx context.Context, maxBytes int) (Delivery, error) {
 	case err != nil:
 		return Delivery{}, err
 	case len(batch.Events) == 0 && batch.Gap == nil:
-		return Delivery{Released: it.process}, nil
+		return Delivery{Released: it.id}, nil
 	}
 	return Delivery{Process: it.process, Batch: batch}, nil
 }
@@ -174,10 +189,10 @@ func (f *feed) take(ctx context.Context, maxBytes int) (*item, eventlog.Batch, e
 	}
 }
 
-// stop is called when nothing more comes of an item: its log is at its end, or
-// it left and somebody else owns the process.
+// stop is called when nothing more comes of an item: its log is at its end or,
+// freed, has too many readers, or it left and somebody else owns the process.
 func (f *feed) stop(it *item, err error) {
-	if !errors.Is(err, io.EOF) {
+	if isDismissed(err) {
 		return // whoever took it away counts it
 	}
 	f.mu.Lock()
@@ -203,21 +218,17 @@ func (f *feed) pop(ctx context.Context) (it *item, released bool, err error) {
 func (f *feed) tryPop() (it *item, released bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.failed == nil && len(f.queue) > 0 {
-		it := f.queue[0]
-		f.queue[0] = nil
-		f.queue = f.queue[1:]
-		it.queued = false
-		if it.released {
-			delete(f.notices, it.process.id)
-			return it, true, nil
-		}
-		if !it.gone {
-			return it, false, nil
-		}
-	}
 	if f.failed != nil {
 		return nil, false, f.failed
+	}
+	if first := f.queue.Front(); first != nil {
+		it := f.queue.Remove(first).(*item)
+		it.place = nil
+		if it.process == nil {
+			delete(f.notices, it.id)
+			return it, true, nil
+		}
+		return it, false, nil
 	}
 	if f.finished != nil && f.unread == 0 {
 		return nil, false, f.finished

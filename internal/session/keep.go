@@ -8,11 +8,13 @@ import (
 
 // keep gives a process that no stream owns to whoever keeps the processes of its
 // session: in a leased one the attachment or the spooler, or nobody with its
-// output held or not. s.mu is held.
+// output held or not. The end of the process is kept in any case. s.mu is held.
 func (s *Session) keep(p *Process) {
 	switch {
-	case s.lease == nil || s.over || p.isTaken() || !s.attached && s.whenDetached == WhenDetachedDiscardOldest:
+	case s.lease == nil || s.over || p.isTaken():
 		p.vacate(ownerState{}, false)
+	case !s.attached && s.whenDetached == WhenDetachedDiscardOldest:
+		p.vacate(ownerState{situation: held}, false)
 	case s.feed == nil || s.enter(p, nil) != nil:
 		p.vacate(ownerState{situation: held}, true)
 	}
@@ -123,7 +125,11 @@ func (s *Session) onAttached(now, before *holder) {
 	}
 	s.feed, s.attached = now.feed, true
 	for _, p := range s.processes {
-		if !p.kept || p.owner.stream != nil || p.owner.situation == grace {
+		if !p.kept {
+			continue
+		}
+		if p.owner.stream != nil || p.owner.situation == grace {
+			s.feed.released(p.id)
 			continue
 		}
 		var afterSeq *uint64

@@ -79,6 +79,7 @@ type Registry struct {
 
 	mu       sync.Mutex
 	defaults map[string]*Session // guarded by mu; default sessions that have processes, by principal
+	ending   map[string]*Session // guarded by mu; default sessions that are being closed, the last of each principal
 	leased   map[string]*Session // guarded by mu; leased sessions by id
 	counts   map[string]int      // guarded by mu; leased sessions by principal
 	draining bool                // guarded by mu
@@ -102,6 +103,7 @@ func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 		supervisor: supervisor,
 		budget:     newBudget(cfg.RetainedTotal),
 		defaults:   make(map[string]*Session),
+		ending:     make(map[string]*Session),
 		leased:     make(map[string]*Session),
 		counts:     make(map[string]int),
 		idle:       make(chan struct{}),
@@ -252,6 +254,18 @@ func (r *Registry) vacate(s *Session) {
 	if s.lease == nil && r.defaults[s.principal] == s {
 		delete(r.defaults, s.principal)
 	}
+}
+
+// conclude is vacate for a default session that is over, but keeps it in sight of
+// those who want to wait for its end. s.mu is held.
+func (r *Registry) conclude(s *Session) {
+	r.vacate(s)
+	if s.lease != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ending[s.principal] = s
 }
 
 // end counts a process that is at rest for the first time, or did not start.

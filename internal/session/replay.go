@@ -1,6 +1,8 @@
 package session
 
 import (
+	"errors"
+
 	"github.com/execwire/execwire/internal/eventlog"
 )
 
@@ -93,8 +95,10 @@ func (r *replay) tryNext(maxBytes int, c *cursor) (batch eventlog.Batch, over bo
 	}
 	var unused []uint32
 	if failed != nil {
-		err = c.owner.Rewind(c.after)
-		unused = r.empty()
+		// Of a log that was freed c learns from the log itself.
+		if err = c.owner.Rewind(c.after); err == nil || errors.Is(err, eventlog.ErrFreed) {
+			unused, err = r.empty(), nil
+		}
 	} else {
 		batch = r.decode(data, maxBytes)
 		unused = r.settle()

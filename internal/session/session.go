@@ -259,7 +259,7 @@ func (s *Session) expire(p *Process, after time.Duration) {
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
-	p.expiry = time.AfterFunc(after, func() { _ = s.evict(p) })
+	p.expiry = time.AfterFunc(after, func() { s.evict(p) })
 }
 
 // forgetAll removes every record and stops what would remove it later.

@@ -53,8 +53,18 @@ func (sp *spooler) run() error {
 		}
 		buf = appendBatch(buf[:0], batch)
 		if err := sp.put(it.cursor, buf, batch); err != nil {
-			return err
+			return sp.unless(err)
 		}
+	}
+}
+
+// unless returns err, but nil if the feed has ended: then the file may be closed.
+func (sp *spooler) unless(err error) error {
+	select {
+	case <-sp.feed.ended:
+		return nil
+	default:
+		return err
 	}
 }
 

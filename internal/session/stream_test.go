@@ -30,7 +30,7 @@ func TestStreamTakesProcessFromTheFeedAndGivesItBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := c.next(); d.Released != p {
+	if d := c.next(); d.Released != "p" {
 		t.Fatalf("the feed says %+v", d)
 	}
 	write("two ")
@@ -146,7 +146,7 @@ func TestReleasesDoNotPileUp(t *testing.T) {
 	}
 	released := 0
 	for !c.of("p").closed {
-		if d := c.next(); d.Released != nil {
+		if d := c.next(); d.Released != "" {
 			released++
 		}
 	}
@@ -170,5 +170,36 @@ func TestStreamsGraceEndsItsProcessIntoTheFeed(t *testing.T) {
 	c.takeAll("p")
 	if exit, _ := o.Process().Exit(); exit.Cause != process.CauseTerminated {
 		t.Errorf("exit is %+v", exit)
+	}
+}
+
+// A client that returns must learn that a stream has moved a process on, or what
+// it gets when the process comes back does not follow what it had.
+func TestAttachmentIsToldWhatAStreamTookBeforeIt(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
+			f := newFixture(t, session.Config{})
+			c := f.newClient(t, session.AttachRequest{Grace: within(time.Hour)})
+			defer func() { c.a.Lost() }()
+			p := c.start("p", spec(testproc.Argv("echo")...))
+			if err := p.WriteStdinOnce(f.ctx, "", []byte("one ")); err != nil {
+				t.Fatal(err)
+			}
+			c.take(func() bool { return string(c.of("p").said) == "one " })
+			c.a.Lost()
+			o, err := p.Own(f.ctx, c.of("p").seq, within(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lost {
+				o.Lost()
+			}
+			c.attach(session.AttachRequest{AfterSeq: c.cursors()})
+			ctx, cancel := context.WithTimeoutCause(f.ctx, 5*time.Second, errors.New("the feed says nothing"))
+			defer cancel()
+			if d, err := c.a.Next(ctx, 0); err != nil || d.Released != "p" {
+				t.Fatalf("the feed says %+v, %v", d, err)
+			}
+		})
 	}
 }

@@ -1,0 +1,26 @@
+package session
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/execwire/execwire/internal/eventlog"
+)
+
+// A client can acknowledge what it does not read. What it has acknowledged to the
+// end must not be kept by its feed then.
+func TestFeedKeepsNothingOfWhatLeft(t *testing.T) {
+	f := newFeed()
+	for i := range 100 {
+		log := eventlog.New(eventlog.Limits{})
+		log.Append(eventlog.Stdout, []byte("x"))
+		c, err := newCursor(log, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.add(&Process{id: fmt.Sprint(i)}, c).leave(false)
+	}
+	if n := f.queue.Len(); n != 0 || len(f.items) != 0 {
+		t.Errorf("%d places are queued, %d processes known", n, len(f.items))
+	}
+}
