@@ -126,7 +126,8 @@ const (
 	// The working directory is missing, not a directory or not searchable.
 	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY ErrorReason = 42
-	// The operating system refused permission. PERMISSION_DENIED.
+	// The operating system refused permission; BadRequest names the field, if it
+	// was about one. PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_PERMISSION_DENIED ErrorReason = 43
 	// Arguments and environment together exceed what the operating system takes.
 	// INVALID_ARGUMENT.
