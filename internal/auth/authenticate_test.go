@@ -4,8 +4,10 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -216,5 +218,29 @@ func TestABrokenTableIsRefusedAtTheStart(t *testing.T) {
 	var typed *auth.TableError
 	if _, err := auth.NewAuthenticator(t.TempDir()+"/none", nil); !errors.As(err, &typed) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("NewAuthenticator = %v", err)
+	}
+}
+
+// A hash does not tell how long its token is; whoever shows it does.
+func TestAShortTokenLetsNobodyInByItsHash(t *testing.T) {
+	for n, in := range map[int]bool{auth.MinSecretBytes: true, auth.MinSecretBytes - 1: false, 4: false} {
+		token := strings.Repeat("t", n)
+		file := filepath.Join(t.TempDir(), "principals.toml")
+		text := fmt.Sprintf("[[principal]]\nname='a'\nallow=['all']\ntoken_sha256='%x'", auth.HashToken([]byte(token)))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		table, _, err := auth.ReadTable(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		caller, err := table.Authenticate(auth.Credentials{Token: token})
+		var typed *auth.Error
+		switch {
+		case in && (err != nil || caller.Principal.Name != "a"):
+			t.Errorf("%d bytes: %v, %v", n, caller, err)
+		case !in && (!errors.As(err, &typed) || typed.Kind != auth.KindTokenInvalid || !caller.Principal.IsZero() || strings.Contains(err.Error(), token)):
+			t.Errorf("%d bytes: %v, %v, want %v", n, caller, err, auth.KindTokenInvalid)
+		}
 	}
 }

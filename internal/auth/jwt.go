@@ -52,19 +52,25 @@ func NewJWT(opts JWTOptions) *JWT {
 // Verify returns the subject of a token that is good now. A token needs exp and
 // sub; nbf is honoured. The error is an *[Error] whose kind says why it is not.
 func (j *JWT) Verify(token string) (subject string, err error) {
-	var claims jwt.RegisteredClaims
-	if _, err := j.parser.ParseWithClaims(token, &claims, j.key); err != nil {
+	// A map, because a struct would also be filled from claims whose names differ
+	// in case, which an issuer may leave to others to fill in.
+	claims := jwt.MapClaims{}
+	if _, err := j.parser.ParseWithClaims(token, claims, j.key); err != nil {
 		return "", jwtError(jwtKind(err), err)
 	}
+	// What has a wrong type is as good as none.
+	issuer, _ := claims.GetIssuer()
+	audience, _ := claims.GetAudience()
+	subject, _ = claims.GetSubject()
 	switch {
-	case j.opts.Issuer != "" && claims.Issuer != j.opts.Issuer:
+	case j.opts.Issuer != "" && issuer != j.opts.Issuer:
 		return "", jwtError(KindIssuerMismatch, fmt.Errorf("its iss is not %q", j.opts.Issuer))
-	case j.opts.Audience != "" && !slices.Contains(claims.Audience, j.opts.Audience):
+	case j.opts.Audience != "" && !slices.Contains(audience, j.opts.Audience):
 		return "", jwtError(KindAudienceMismatch, fmt.Errorf("its aud has no %q", j.opts.Audience))
-	case claims.Subject == "":
+	case subject == "":
 		return "", jwtError(KindTokenInvalid, errors.New("it has no sub"))
 	}
-	return claims.Subject, nil
+	return subject, nil
 }
 
 func jwtError(kind Kind, err error) error {

@@ -171,3 +171,25 @@ func TestJWTWithoutIssuerAndAudienceTakesAny(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Names of claims are what they are, not what they look like: another one that
+// somebody may fill in at the issuer is not taken for the subject or the time.
+func TestClaimsThatLookLikeOthers(t *testing.T) {
+	j := auth.NewJWT(bothAlgorithms)
+	// Those that are written later would win.
+	subject, err := j.Verify(hs256(goodClaims.with("suB", "admin@example").with("ſub", "admin@example")))
+	if err != nil || subject != "ci@example" {
+		t.Errorf("with another subject: %q, %v", subject, err)
+	}
+	for name, body := range map[string]claims{
+		"expired": goodClaims.with("exp", jwtNow.Unix()-3600).with("exP", jwtNow.Unix()+3600),
+		"no exp":  goodClaims.with("exp", nil).with("EXP", jwtNow.Unix()+3600),
+		"no sub":  goodClaims.with("sub", nil).with("SUB", "ci@example"),
+		"no aud":  goodClaims.with("aud", nil).with("Aud", "server"),
+		"no iss":  goodClaims.with("iss", nil).with("Iss", "issuer"),
+	} {
+		if subject, err := j.Verify(hs256(body)); err == nil {
+			t.Errorf("%s: %q is let in", name, subject)
+		}
+	}
+}

@@ -60,8 +60,10 @@ func (t *Table) findListed(s selector, subject string) (int, error) {
 }
 
 func (t *Table) findToken(token string) (int, error) {
-	if i := FindToken(t.hashes, token); i >= 0 {
+	if i := FindToken(t.hashes, token); i >= 0 && len(token) >= MinSecretBytes {
 		return t.owners[i], nil
+	} else if i >= 0 { // of a token_sha256, which does not tell
+		return 0, failed(KindTokenInvalid, "bearer of a token", "it is that of %s, but has less than %d bytes", t.entries[t.owners[i]].name, MinSecretBytes)
 	}
 	if t.jwt == nil {
 		return 0, failed(KindTokenInvalid, "bearer of a token", "no principal has it")
