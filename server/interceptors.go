@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 
 	authmw "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
@@ -61,8 +62,24 @@ func (s *Server) callLogger() logging.Logger {
 				break
 			}
 		}
+		for i, field := range fields {
+			if text, ok := field.(string); ok {
+				fields[i] = shortened(text)
+			}
+		}
 		s.cfg.Logger.Log(ctx, slog.Level(level), msg, append(fields, callRecordOf(ctx).fields()...)...)
 	})
+}
+
+// maxNameBytes is how much of the name of a call the log repeats, which nobody
+// has to be known for to choose.
+const maxNameBytes = 100
+
+func shortened(text string) string {
+	if len(text) <= maxNameBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxNameBytes], "") + "…"
 }
 
 // callLogOptions makes one line of each call.
