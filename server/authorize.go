@@ -84,7 +84,7 @@ func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 	case !caller.May.Has(need.permission):
 		name := need.permission.String()
 		return nil, failure(codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED, map[string]string{"permission": name},
-			caller.Principal.String()+" may not do this: the table of principals does not allow it to "+name)
+			caller.Principal.String()+" may not do this: the table of principals does not give it the permission \""+name+"\"")
 	}
 	return auth.WithPrincipal(ctx, caller.Principal), nil
 }
