@@ -9,7 +9,8 @@ import (
 
 // budget bounds what may have to be kept of all processes together. A process
 // that has not closed is charged what may be retained of its output, its
-// snapshots and its arguments; one that has closed, what its log really holds.
+// snapshots, its arguments and its record; one that has closed, what its log
+// really holds instead of what it might, and the ids of its writes.
 // The little that a log needs beside its output is not foreseen, see
 // eventlog.Limits.MaxHeldBytes, but counted once the process has closed.
 //
@@ -42,10 +43,14 @@ func reserved(spec *process.Spec) int64 {
 	return int64(limits.RetainedBytes+2*streams*limits.SnapshotBytes) + described(spec)
 }
 
-// described is what is kept of how a process was started.
+// described is what is kept of a process beside its log: how it was started, and
+// its record.
 func described(spec *process.Spec) int64 {
-	const header = 16 // of a string
-	n := len(spec.Cwd)
+	const (
+		header = 16 // of a string
+		record = 4 << 10
+	)
+	n := record + len(spec.Cwd)
 	for _, arg := range spec.Argv {
 		n += len(arg) + header
 	}

@@ -24,3 +24,17 @@ func TestFeedKeepsNothingOfWhatLeft(t *testing.T) {
 		t.Errorf("%d places are queued, %d processes known", n, len(f.items))
 	}
 }
+
+// The cursors of one attach can be megabytes.
+func TestAttachmentKeepsNoCursors(t *testing.T) {
+	r := NewRegistry(nil, Config{})
+	a, err := r.Attach(t.Context(), "tester", AttachRequest{AfterSeq: map[string]uint64{"p": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.holder.request.afterSeq != nil {
+		t.Error("an attachment keeps what it was asked for")
+	}
+	a.Lost()
+	r.goroutines.Wait()
+}

@@ -138,6 +138,7 @@ func (s *Session) onAttached(now, before *holder) {
 		}
 		s.resume(p, afterSeq)
 	}
+	now.request.afterSeq = nil // there can be many, and an attachment lasts long
 }
 
 // resume gives a process to a new attachment, unless that has all of it. s.mu is

@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -203,5 +204,40 @@ func TestBudgetComesOut(t *testing.T) {
 	}
 	if n := f.registry.Charged(); n != 0 {
 		t.Errorf("%d bytes are charged to nobody; %d starts were refused", n, refused.Load())
+	}
+}
+
+// What is charged for processes that say nothing is about what they cost, the ids
+// of their writes included.
+func TestBudgetCountsWhatRecordsCost(t *testing.T) {
+	f := newFixture(t, session.Config{ClosedRetention: time.Hour})
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for name, tt := range map[string]struct{ processes, writes int }{"silent": {processes: 300}, "written to": {3, session.MaxWriteIDs}} {
+		for warm := range 2 {
+			before, charged := heap(), f.registry.Charged()
+			for i := range tt.processes {
+				p := f.start(t, fmt.Sprint(name, warm, i), "/bin/cat")
+				for n := range tt.writes {
+					if err := p.WriteStdinOnce(f.ctx, fmt.Sprintf("%0256d", n), nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := p.CloseStdin(f.ctx); err != nil {
+					t.Fatal(err)
+				}
+				<-p.Closed()
+				f.registry.Drained(p)
+			}
+			cost, counted := heap()-before, f.registry.Charged()-charged
+			if warm > 0 && cost > 3*counted/2 {
+				t.Errorf("%s: %d bytes are charged for what costs %d", name, counted, cost)
+			}
+		}
 	}
 }

@@ -52,13 +52,13 @@ func (p *Process) watchClosed() {
 	defer s.registry.goroutines.Done()
 	<-p.Closed()
 	spec := p.Spec()
-	held := int64(p.Log().Stats().HeldBytes) + described(&spec)
+	held := int64(p.Log().Stats().HeldBytes) + described(&spec) + p.stdin.remembered.Load()
 	s.lock()
 	defer s.unlock()
 	p.closed = true
 	s.running--
 	if s.processes[p.id] == p {
-		s.registry.budget.resize(p, max(held, 1))
+		s.registry.budget.resize(p, held)
 	}
 	s.settle(p)
 }

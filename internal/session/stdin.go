@@ -21,6 +21,8 @@ type stdin struct {
 	offset  atomic.Uint64 // input accepted from owners; written under lock
 	waiting atomic.Int64  // bytes of those who wait for lock, and of who holds it
 
+	remembered atomic.Int64 // bytes that seen and seenAge cost, about; written under lock
+
 	// guarded by lock
 	ended   bool // an owner has ended its input
 	seen    map[string]struct{}
@@ -60,12 +62,15 @@ func (s *stdin) remember(id string) {
 	if s.seen == nil {
 		s.seen = make(map[string]struct{})
 	}
+	const entry = 64 // in seen and in seenAge, without the id
 	s.seen[id] = struct{}{}
+	s.remembered.Add(int64(len(id)) + entry)
 	if len(s.seenAge) < MaxWriteIDs {
 		s.seenAge = append(s.seenAge, id)
 		return
 	}
 	delete(s.seen, s.seenAge[s.oldest])
+	s.remembered.Add(-int64(len(s.seenAge[s.oldest])) - entry)
 	s.seenAge[s.oldest] = id
 	s.oldest = (s.oldest + 1) % MaxWriteIDs
 }
