@@ -88,6 +88,13 @@ func (k *doorkeeper) judge(ctx context.Context) (auth.Caller, netip.Addr, error)
 	return caller, addr, err
 }
 
+// admission is what AuthInfos of doors have where somebody has to be let in; see
+// [listen.Admission].
+type admission interface {
+	Admit()
+	Admitted() bool
+}
+
 // admit is called with the header of every call from a wire, before anything
 // else of it is read. It refuses nobody, which is left to authenticate: it says
 // on which connections somebody was let in. The request of a call may never
@@ -96,7 +103,7 @@ func (k *doorkeeper) judge(ctx context.Context) (auth.Caller, netip.Addr, error)
 // looked at.
 func (k *doorkeeper) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if p, ok := peer.FromContext(ctx); ok && !server.IsAnybodys(call.FullMethodName) {
-		if info, ok := p.AuthInfo.(listen.TLSAuthInfo); ok && !info.Admitted() {
+		if info, ok := p.AuthInfo.(admission); ok && !info.Admitted() {
 			caller, err := k.authenticate(ctx)
 			if err == nil {
 				info.Admit()

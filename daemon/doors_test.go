@@ -379,18 +379,20 @@ func TestStrangersCannotSendMuch(t *testing.T) {
 		_, err := execwirev1.NewProcessServiceClient(conn).ListProcesses(ctx, large)
 		return err
 	}
-	if err := send(l.ctx, l.dial(onTLS)); status.Code(err) != codes.Unavailable {
-		t.Errorf("a stranger gets %v, want its connection closed", err)
-	}
-	// Of a principal the first request may be as large as any.
-	for range 3 {
-		l.expect(send(l.as("ci"), l.dial(onTLS)), codes.InvalidArgument, "INVALID_FIELD")
-	}
-	conn := l.dial(onTLS)
-	l.expectUnknown(list(l.ctx, conn))
-	l.expect(send(l.as("ci"), conn), codes.InvalidArgument, "INVALID_FIELD")
-	if resp, err := healthpb.NewHealthClient(l.dial(onTLS)).Check(l.ctx, &healthpb.HealthCheckRequest{}); err != nil {
-		t.Errorf("health: %v, %v", resp, err)
+	for _, door := range []int{onTLS, onGRPC} {
+		if err := send(l.ctx, l.dial(door)); status.Code(err) != codes.Unavailable {
+			t.Errorf("a stranger gets %v, want its connection closed", err)
+		}
+		// Of a principal the first request may be as large as any.
+		for range 3 {
+			l.expect(send(l.as("ci"), l.dial(door)), codes.InvalidArgument, "INVALID_FIELD")
+		}
+		conn := l.dial(door)
+		l.expectUnknown(list(l.ctx, conn))
+		l.expect(send(l.as("ci"), conn), codes.InvalidArgument, "INVALID_FIELD")
+		if resp, err := healthpb.NewHealthClient(l.dial(door)).Check(l.ctx, &healthpb.HealthCheckRequest{}); err != nil {
+			t.Errorf("health: %v, %v", resp, err)
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ type Config struct {
 	// Message bounds one incoming message.
 	Message Bytes `name:"message_bytes" default:"4MiB" unit:"bytes" min:"4MiB" max:"64MiB" help:"The largest message the server takes."`
 	// Connections bounds the connections of one listener.
-	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one is closed at once, or takes the place of the oldest on a grpcs:// listener that nobody was let in on."`
+	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one is closed at once, or takes the place of the oldest that nobody was let in on, where somebody has to be: with TLS, or with a table of principals on loopback."`
 	// Streams bounds the calls of one connection.
 	Streams Count `name:"streams_per_connection" default:"1000" unit:"streams" min:"10" max:"100000" help:"Calls that one connection may have open at once, those that run or watch a process among them. Clients hold further ones back until others end."`
 	// Processes bounds the running processes of a session.

@@ -24,7 +24,10 @@ func (PeerAuthInfo) AuthType() string { return "unix" }
 
 // LoopbackAuthInfo is the AuthInfo of a caller on loopback TCP, of whom no more
 // is known.
-type LoopbackAuthInfo struct{ credentials.CommonAuthInfo }
+type LoopbackAuthInfo struct {
+	credentials.CommonAuthInfo
+	Admission
+}
 
 // AuthType returns "loopback".
 func (LoopbackAuthInfo) AuthType() string { return "loopback" }
@@ -77,8 +80,12 @@ func lost(err error) bool {
 }
 
 func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
-	if limited, ok := conn.(*limitedConn); ok {
-		conn = limited.Conn
+	var admission Admission
+	switch c := conn.(type) {
+	case *strangerConn:
+		admission, conn = Admission{c}, c.Conn
+	case *limitedConn:
+		conn = c.Conn
 	}
 	switch c := conn.(type) {
 	case *net.UnixConn:
@@ -91,7 +98,7 @@ func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 	case *net.TCPConn:
 		if isLoopback(c.LocalAddr()) && isLoopback(c.RemoteAddr()) {
 			level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
-			return LoopbackAuthInfo{CommonAuthInfo: level}, nil
+			return LoopbackAuthInfo{CommonAuthInfo: level, Admission: admission}, nil
 		}
 	}
 	return nil, fmt.Errorf("failed to identify the peer %v: a %T is neither a unix socket nor loopback TCP", conn.RemoteAddr(), conn)

@@ -25,12 +25,12 @@ type Locks struct {
 	// Authenticated is whether callers are let in by what they show, so that a
 	// grpcs door may be reached from beyond this host.
 	Authenticated bool
-	// Unadmitted is how many bytes may come by a grpcs door on one connection
-	// before somebody is let in on it; the handshake counts. A connection that
-	// sends more is closed.
+	// Unadmitted is how many bytes may come on one connection before somebody is
+	// let in on it; a handshake counts. A connection that sends more is closed. It
+	// is for grpcs doors, and for grpc doors if Authenticated.
 	Unadmitted int
 	// Connections is how many each door has at once; 0 is any number. When there
-	// are as many, a new one is closed at once, but for a grpcs door: there it
+	// are as many, a new one is closed at once. On doors that Unadmitted is for it
 	// takes the place of the oldest on which nobody was let in, if there is one.
 	Connections int
 	// Full is told the door of each connection that was closed for that. It is
@@ -60,6 +60,7 @@ func Listen(ctx context.Context, u URL, locks Locks) (Listener, error) {
 type tcpListener struct {
 	net.Listener
 	url     URL
+	locks   Locks
 	limiter *limiter
 }
 
@@ -67,15 +68,14 @@ func (l *tcpListener) URL() URL { return l.url }
 
 // Accept waits for the next connection that has a place.
 func (l *tcpListener) Accept() (net.Conn, error) {
-	return accepted(l.limiter.accept(l.Listener.Accept, false))
-}
-
-// accepted returns no connection as none at all.
-func accepted(c *limitedConn, err error) (net.Conn, error) {
-	if err != nil {
+	conn, err := l.limiter.accept(l.Listener.Accept, l.locks.Authenticated)
+	switch {
+	case err != nil:
 		return nil, err
+	case l.locks.Authenticated:
+		return &strangerConn{limitedConn: conn, most: l.locks.Unadmitted}, nil
 	}
-	return c, nil
+	return conn, nil
 }
 
 func listenGRPC(ctx context.Context, u URL, locks Locks) (Listener, error) {
@@ -86,7 +86,7 @@ func listenGRPC(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tcpListener{Listener: lis, url: bound, limiter: newLimiter(bound, locks)}, nil
+	return &tcpListener{Listener: lis, url: bound, locks: locks, limiter: newLimiter(bound, locks)}, nil
 }
 
 func listenGRPCS(ctx context.Context, u URL, locks Locks) (Listener, error) {

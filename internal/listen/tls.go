@@ -3,9 +3,7 @@ package listen
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"net"
-	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 
@@ -84,18 +82,8 @@ func (f TLSFiles) read() (*tls.Config, error) {
 // TLSAuthInfo is the AuthInfo of a caller that came by a grpcs door.
 type TLSAuthInfo struct {
 	credentials.TLSInfo
-	conn *tlsConn
+	Admission
 }
-
-// Admit says that somebody was let in on this connection, which may then send
-// as much as it likes. It may be called concurrently and again.
-func (i TLSAuthInfo) Admit() {
-	i.conn.limited.stays()
-	i.conn.admitted.Store(true)
-}
-
-// Admitted reports whether Admit was called.
-func (i TLSAuthInfo) Admitted() bool { return i.conn.admitted.Load() }
 
 // tlsListener accepts connections that have yet to shake hands, which is left to
 // the credentials so that a slow client keeps only itself waiting.
@@ -114,41 +102,20 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tlsConn{Conn: conn, limited: conn, tls: l.locks.TLS, most: l.locks.Unadmitted}, nil
+	return &tlsConn{strangerConn: &strangerConn{limitedConn: conn, most: l.locks.Unadmitted}, tls: l.locks.TLS}, nil
 }
 
-// tlsConn is a connection that came by a grpcs door. What is read of it before
-// anybody was let in is bounded: gRPC reads the whole request of a call before
-// it asks who makes it, of many calls at once.
+// tlsConn is a connection that came by a grpcs door and has yet to shake hands.
 type tlsConn struct {
-	net.Conn
-	limited  *limitedConn // Conn
-	tls      *TLS
-	admitted atomic.Bool
-
-	most, read int // bytes before admission; used only by the one that reads
-}
-
-var errUnadmitted = errors.New("too much was sent before anybody was let in")
-
-// Read implements net.Conn.
-func (c *tlsConn) Read(p []byte) (int, error) {
-	if c.admitted.Load() {
-		return c.Conn.Read(p)
-	}
-	if c.read >= c.most {
-		return 0, errUnadmitted
-	}
-	n, err := c.Conn.Read(p)
-	c.read += n
-	return n, err
+	*strangerConn
+	tls *TLS
 }
 
 // shakeHands makes the connection one with TLS.
 func (c *tlsConn) shakeHands() (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c)
+	conn, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c.strangerConn)
 	if err != nil {
 		return nil, nil, err
 	}
-	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), conn: c}, nil
+	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), Admission: Admission{c.strangerConn}}, nil
 }

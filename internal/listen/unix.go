@@ -31,7 +31,11 @@ func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.url.Path, 
 
 // Accept waits for the next connection that has a place.
 func (l *unixListener) Accept() (net.Conn, error) {
-	return accepted(l.limiter.accept(l.UnixListener.Accept, false))
+	conn, err := l.limiter.accept(l.UnixListener.Accept, false)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
 }
 
 // Close removes the socket, if the path still has the one made here, and stops
