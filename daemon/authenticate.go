@@ -49,20 +49,15 @@ func newDoorkeeper(cfg config.Config, logger *slog.Logger) (*doorkeeper, error) 
 	return k, nil
 }
 
-// verdict is what admit found of a call.
-type verdict struct {
-	caller auth.Caller
-	err    error
-}
-
-type verdictKey struct{}
+// refusalKey is of why admit found that a caller is not let in.
+type refusalKey struct{}
 
 // authenticate returns who calls, and what that one may do. Nothing that was
-// shown is looked at while its address has failed too often, and nothing is
-// looked at twice.
+// shown is looked at while its address has failed too often, and what admit has
+// found wrong, and counted, is not looked at again.
 func (k *doorkeeper) authenticate(ctx context.Context) (auth.Caller, error) {
-	if found, ok := ctx.Value(verdictKey{}).(verdict); ok {
-		return found.caller, found.err
+	if refusal, ok := ctx.Value(refusalKey{}).(error); ok {
+		return auth.Caller{}, refusal
 	}
 	caller, addr, err := k.judge(ctx)
 	if k.attempts != nil && failedAttempt(err) {
@@ -104,11 +99,10 @@ type admission interface {
 func (k *doorkeeper) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if p, ok := peer.FromContext(ctx); ok && !server.IsAnybodys(call.FullMethodName) {
 		if info, ok := p.AuthInfo.(admission); ok && !info.Admitted() {
-			caller, err := k.authenticate(ctx)
-			if err == nil {
-				info.Admit()
+			if _, err := k.authenticate(ctx); err != nil {
+				return context.WithValue(ctx, refusalKey{}, err), nil
 			}
-			ctx = context.WithValue(ctx, verdictKey{}, verdict{caller: caller, err: err})
+			info.Admit()
 		}
 	}
 	return ctx, nil

@@ -68,3 +68,44 @@ func TestAGuessCountsOnce(t *testing.T) {
 	}
 	l.expect(list(l.as("ci"), l.dial(onTLS)), codes.ResourceExhausted, "TOO_MANY_FAILED_ATTEMPTS")
 }
+
+// A call is judged by the table of the moment in which its request has come,
+// also the first of a connection, whose header says that somebody is let in.
+func TestACallThatWaitsForItsRequestIsJudgedThen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("files are looked at once a second")
+	}
+	l := lock(t, many, func(l *locked) string { return l.principal("ci", `"all"`) })
+	for _, door := range []int{onTLS, onGRPC} {
+		l.writeTable(l.principal("ci", `"all"`))
+		conn, other := l.dial(door), l.dial(onUnix)
+		for list(l.as("ci"), other) != nil {
+			if l.ctx.Err() != nil {
+				t.Fatal("ci is never let in")
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		stream, err := conn.NewStream(l.as("ci"), &grpc.StreamDesc{ClientStreams: true}, execwirev1.ProcessService_ListProcesses_FullMethodName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It has been looked at: what comes after it on the connection has.
+		if _, err := healthpb.NewHealthClient(conn).Check(l.ctx, &healthpb.HealthCheckRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		l.writeTable(l.principal("other", `"all"`))
+		for list(l.as("ci"), other) == nil {
+			if l.ctx.Err() != nil {
+				t.Fatal("ci is never put out")
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if err := stream.SendMsg(&execwirev1.ListProcessesRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		l.expectUnknown(stream.RecvMsg(new(execwirev1.ListProcessesResponse)))
+	}
+}
