@@ -67,11 +67,16 @@ func newSessionFeed(afterSeq map[string]uint64) *sessionFeed {
 }
 
 // resume begins a stream whose windows are bytes and events. What was taken
-// before it, the server knows from its attach.
+// before its attach, the server knows from that; what was since, or did not fit
+// in, the sender is asked for anew: whatever the one before it planned is void.
 func (f *sessionFeed) resume(bytes, events uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.byteLimit, f.eventLimit = int(min(bytes/4, 1<<30)), int(min(events/4, 1<<30))
+	drain(f.soon)
+	if f.armed = len(f.dirty) > 0; f.armed {
+		notify(f.soon)
+	}
 }
 
 // add takes events of a process. What came before is passed over; a hole that

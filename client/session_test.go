@@ -151,6 +151,34 @@ func TestSessionReturnsToWhatWasTaken(t *testing.T) {
 	})
 }
 
+// A stream that is cut between what was taken and its acknowledgement takes the
+// sender's plans with it. The next one must make its own.
+func TestSessionAcknowledgesAfterACutAsBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		taken := make(chan struct{})
+		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
+			expectNext(t, s, "p", 1)
+			s.Acknowledge("p", 1)
+			synctest.Wait() // the sender waits for more
+			close(taken)
+			expectNext(t, s, "p", 2)
+			s.Acknowledge("p", 2)
+			time.Sleep(10 * acknowledgeIdle)
+		}, grants(func(a *fakeAttachment) error {
+			err := a.events("p", stdout(1, 0, "a"))
+			<-taken
+			return say(err, errCut)
+		}), grants(func(a *fakeAttachment) error {
+			sent, err := time.Now(), a.events("p", stdout(2, 1, "b"))
+			a.expectAcknowledged(t, map[string]uint64{"p": 2})
+			if waited := time.Since(sent); waited > 5*acknowledgeIdle {
+				t.Errorf("it was acknowledged after %v, when the session was detached", waited)
+			}
+			return say(err, a.awaitDetach())
+		}))
+	})
+}
+
 // The last words of a lost stream can count as an answer for it. They come to an
 // end; another client does not.
 func TestSessionWaitsForTheEndOfItsOwnLastWords(t *testing.T) {
