@@ -160,6 +160,20 @@ func TestCloseSessionGoesOnWithoutItsCaller(t *testing.T) {
 	c.a.Lost()
 }
 
+// One who has found the default session just before it was closed starts in the
+// next: it is always there.
+func TestStartAfterTheDefaultSessionWasClosed(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	f.start(t, "p", "/bin/cat")
+	if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {
+		t.Fatal(err)
+	}
+	again := f.start(t, "p", "/bin/cat")
+	if _, err := again.Own(f.ctx, 0, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // Whoever closes what is being closed already waits for its end, too.
 func TestCloseSessionTwice(t *testing.T) {
 	f := newFixture(t, session.Config{})

@@ -1,7 +1,6 @@
 package session_test
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -111,9 +110,8 @@ func TestDefaultSessionIsClosedByManyAtOnce(t *testing.T) {
 		group.Go(func() {
 			for n := range 25 {
 				id := fmt.Sprint(i, "-", n)
-				_, _, err := opened(t, f).Start(f.ctx, id, session.Digest{1}, spec("/bin/cat"))
-				if err != nil { // another one is just closing it
-					wantKindOf(t, err, session.SessionClosed)
+				if _, _, err := opened(t, f).Start(f.ctx, id, session.Digest{1}, spec("/bin/cat")); err != nil {
+					t.Error(err) // though another one is just closing it
 				}
 				if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {
 					t.Error(err)
@@ -138,12 +136,4 @@ func opened(t *testing.T, f *fixture) *session.Session {
 		t.Error(err)
 	}
 	return s
-}
-
-// wantKindOf is wantKind for goroutines.
-func wantKindOf(t *testing.T, err error, kind session.Kind) {
-	t.Helper()
-	if typed, ok := errors.AsType[*session.Error](err); !ok || typed.Kind != kind {
-		t.Errorf("error is %v, want kind %v", err, kind)
-	}
 }

@@ -213,6 +213,15 @@ type superseded struct{ by *Session }
 
 func (*superseded) Error() string { return "another default session has begun" }
 
+// superseding refers to the principal's next default session. s.mu is held.
+func (r *Registry) superseding(s *Session) error {
+	next, err := r.Open(s.principal, DefaultID)
+	if err != nil {
+		return err
+	}
+	return &superseded{by: next}
+}
+
 // refusal says why no process can be started in s, if none can. s.mu is held.
 func (r *Registry) refusal(s *Session) error {
 	r.mu.Lock()

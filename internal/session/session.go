@@ -160,6 +160,9 @@ func (s *Session) claimedLocked(id string, digest Digest) (*Process, error) {
 // refusal says why no process can be started, if none can; *superseded means
 // elsewhere. s.mu is held.
 func (s *Session) refusal() error {
+	if s.over && s.lease == nil {
+		return s.registry.superseding(s)
+	}
 	if s.over {
 		return &Error{Kind: SessionClosed, Subject: s.id}
 	}
