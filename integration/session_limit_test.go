@@ -152,26 +152,25 @@ func (a *attached) alongside(flood *feed, holds func() bool) {
 	}
 }
 
-// Processes that all have more to say than can be sent take turns.
+// Processes that all have more to say than fits into a message take turns, one
+// message each.
 func TestAFeedTakesTurns(t *testing.T) {
 	const (
 		floods = 3
 		spoken = 600 << 10 // most of a window, of which a quarter is for stderr
-		// on the way, at most: these messages were sent while some had not spoken
-		onTheWay = 32
+		each   = spoken / (32 << 10)
 	)
 	atEveryDoor(t, func(s *story) {
-		a := s.lease()
+		a := s.lease(keep(patience))
+		a.detach()
 		left := map[string]int{}
-		for range floods {
-			f := a.run(program("flood", "-bytes", fmt.Sprint(floodBytes)))
-			f.silent = true
-			left[f.id] = spoken
+		for range floods { // while nobody is attached, so that all are ready when somebody is
+			left[s.start(program("flood", "-bytes", fmt.Sprint(floodBytes)))] = spoken
 		}
-		for id := range left { // while nobody reads
+		for id := range left {
 			eventually(s, "it has used up its window", func() bool { return s.spoken(id) > spoken })
 		}
-		inARow, before := 0, ""
+		a.again()
 		for !slices.Contains(slices.Collect(maps.Values(left)), 0) {
 			if err := a.next(); err != nil {
 				s.Fatal(err)
@@ -182,15 +181,14 @@ func TestAFeedTakesTurns(t *testing.T) {
 				left[id] = max(0, left[id]-len(event.GetOutput().GetData()))
 			}
 			f.waiting = nil
-			if inARow++; id != before || len(a.got) <= onTheWay {
-				inARow, before = 1, id
-			}
-			if inARow > 1 {
-				s.Fatalf("%s spoke again before its turn: %v", id, a.got)
+		}
+		for i, id := range a.got {
+			if turn := a.got[i%floods]; id != turn {
+				s.Fatalf("message %d is of %s, whose turn it is not: %v", i, id, a.got)
 			}
 		}
-		if len(a.got) < 3*onTheWay/2 {
-			s.Errorf("%d messages show little", len(a.got))
+		if len(a.feeds) != floods || len(a.got) < (floods-1)*each {
+			s.Errorf("%d messages of %d processes show little", len(a.got), len(a.feeds))
 		}
 		s.closeSession(s.session)
 	})
