@@ -102,6 +102,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 
 		ProcessesPerSession:  int(cfg.Processes),
 		SessionsPerPrincipal: int(cfg.Sessions),
+		SessionsTotal:        int(cfg.SessionsTotal),
 		RetainedTotal:        int64(cfg.RetainedTotal),
 		SpoolBytes:           int64(cfg.Spool),
 		SpoolDirectory:       cfg.SpoolDirectory,
@@ -146,6 +147,7 @@ func limits(cfg config.Config) server.Limits {
 		MaxWait:         time.Duration(cfg.MaxWait),
 		Processes:       int(cfg.Processes),
 		Sessions:        int(cfg.Sessions),
+		SessionsTotal:   int(cfg.SessionsTotal),
 		RetainedTotal:   int(cfg.RetainedTotal),
 		Spool:           int(cfg.Spool),
 		Streams:         int(cfg.Streams),

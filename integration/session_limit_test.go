@@ -92,6 +92,7 @@ func TestTheServerKeepsSoMuchOutput(t *testing.T) {
 func TestLimitsAreReported(t *testing.T) {
 	odd := func(cfg *config.Config) {
 		cfg.Processes, cfg.Sessions, cfg.RetainedTotal, cfg.Spool, cfg.Streams, cfg.HeaderList = 11, 12, 64<<20+13, 1<<20+14, 15, 8<<10+16
+		cfg.SessionsTotal = 17
 	}
 	withConfig(t, odd, func(s *story) {
 		response, err := execwirev1.NewEnvironmentServiceClient(s.conn).GetEnvironment(s.ctx, &execwirev1.GetEnvironmentRequest{})
@@ -99,8 +100,8 @@ func TestLimitsAreReported(t *testing.T) {
 			s.Fatal(err)
 		}
 		l := response.GetLimits()
-		got := fmt.Sprint(l.GetProcessesPerSession(), l.GetSessionsPerPrincipal(), l.GetRetainedOutputBytesTotal(), l.GetSpoolBytes(), l.GetStreamsPerConnection(), l.GetHeaderListBytes())
-		if want := fmt.Sprint(11, 12, 64<<20+13, 1<<20+14, 15, 8<<10+16); got != want {
+		got := fmt.Sprint(l.GetProcessesPerSession(), l.GetSessionsPerPrincipal(), l.GetRetainedOutputBytesTotal(), l.GetSpoolBytes(), l.GetStreamsPerConnection(), l.GetHeaderListBytes(), l.GetSessionsTotal())
+		if want := fmt.Sprint(11, 12, 64<<20+13, 1<<20+14, 15, 8<<10+16, 17); got != want {
 			s.Errorf("the limits are %s, want %s", got, want)
 		}
 	})

@@ -72,6 +72,7 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 
 		ProcessesPerSession:      uint64(l.Processes),
 		SessionsPerPrincipal:     uint64(l.Sessions),
+		SessionsTotal:            uint64(l.SessionsTotal),
 		RetainedOutputBytesTotal: uint64(l.RetainedTotal),
 		SpoolBytes:               uint64(l.Spool),
 		StreamsPerConnection:     uint64(l.Streams),

@@ -70,6 +70,7 @@ var sessionErrors = map[session.Kind]translation{
 	session.SessionClosed:        {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED},
 	session.SessionAccessDenied:  {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_SESSION_ACCESS_DENIED},
 	session.DefaultSession:       {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	session.TooManySessionsInAll: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS},
 	session.TooManySessions:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS},
 	session.TooManyGrants:        {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 	session.TooManyProcesses:     {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
@@ -268,10 +269,11 @@ type quota struct {
 
 // sessionQuotas are the limits that kinds of package session are about.
 var sessionQuotas = map[session.Kind]quota{
-	session.StdinQueueFull:     {setting: "waiting stdin", metadata: "limit_bytes", unit: " bytes", fixed: session.MaxWaitingInput},
-	session.TooManySessions:    {setting: "sessions_per_principal", metadata: "limit"},
-	session.TooManyProcesses:   {setting: "processes_per_session", metadata: "limit"},
-	session.RetainedOutputFull: {setting: "retained_output_bytes_total", metadata: "limit_bytes", unit: " bytes"},
+	session.StdinQueueFull:       {setting: "waiting stdin", metadata: "limit_bytes", unit: " bytes", fixed: session.MaxWaitingInput},
+	session.TooManySessionsInAll: {setting: "sessions_total", metadata: "limit"},
+	session.TooManySessions:      {setting: "sessions_per_principal", metadata: "limit"},
+	session.TooManyProcesses:     {setting: "processes_per_session", metadata: "limit"},
+	session.RetainedOutputFull:   {setting: "retained_output_bytes_total", metadata: "limit_bytes", unit: " bytes"},
 }
 
 // fromOther translates what is neither of the domain nor foreseen: statuses of

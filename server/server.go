@@ -31,9 +31,9 @@ type Limits struct {
 	DefaultGrace, MaxGrace, ClosedRetention time.Duration
 	// ShutdownGrace is reported only.
 	ShutdownGrace time.Duration
-	// Processes, Sessions, RetainedTotal and Spool are reported only; the
-	// session registry enforces them.
-	Processes, Sessions, RetainedTotal, Spool int
+	// Processes, Sessions, SessionsTotal, RetainedTotal and Spool are reported
+	// only; the session registry enforces them.
+	Processes, Sessions, SessionsTotal, RetainedTotal, Spool int
 	// Streams and HeaderList are reported only; the transport enforces them.
 	Streams, HeaderList int
 	// MaxWait cuts the waits of ReadOutput and WaitProcess.

@@ -54,6 +54,8 @@ type Config struct {
 	Processes Count `name:"processes_per_session" default:"1000" unit:"processes" min:"1" max:"1000000" help:"Processes of one session that have not closed."`
 	// Sessions bounds the sessions of a principal.
 	Sessions Count `name:"sessions_per_principal" default:"1000" unit:"sessions" min:"1" max:"1000000" help:"Leased sessions of one principal."`
+	// SessionsTotal bounds the sessions of all principals.
+	SessionsTotal Count `name:"sessions_total" default:"10000" unit:"sessions" min:"1" max:"10000000" help:"Leased sessions of all principals together."`
 	// RetainedTotal bounds what is kept of all processes.
 	RetainedTotal Bytes `name:"retained_output_bytes_total" default:"2GiB" unit:"bytes" min:"64MiB" max:"1024GiB" help:"Output kept of all processes of the server. A process that has not closed counts as much as may be kept of it; records of closed ones that nobody owns give way to new processes, oldest first."`
 	// Spool bounds what is spooled for a session.

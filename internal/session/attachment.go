@@ -158,8 +158,9 @@ func (a *Attachment) Acknowledge(processID string, seq uint64) error {
 // kind [SessionAttached] if there is one, and without one the attachment is
 // taken over. Other kinds: [SessionNotFound], [SessionAccessDenied] for one that
 // was granted, [DefaultSession], [GraceTooLong], [TooManySessions],
-// [SpoolUnavailable], [Draining] for a new session; and [eventlog.ErrFutureSeq]
-// for a cursor that its process has not reached. A refusal changes nothing.
+// [TooManySessionsInAll], [SpoolUnavailable], [Draining] for a new session; and
+// [eventlog.ErrFutureSeq] for a cursor that its process has not reached. A
+// refusal changes nothing.
 func (r *Registry) Attach(ctx context.Context, principal string, req AttachRequest) (*Attachment, error) {
 	if _, err := r.resolveGrace(req.SessionID, req.Grace); err != nil {
 		return nil, err
@@ -202,6 +203,9 @@ func (r *Registry) toAttach(principal, id string) (*Session, error) {
 	}
 	if most := r.cfg.SessionsPerPrincipal; most > 0 && r.counts[principal] >= most {
 		return nil, &Error{Kind: TooManySessions, Subject: principal, Limit: int64(most)}
+	}
+	if most := r.cfg.SessionsTotal; most > 0 && len(r.leased) >= most {
+		return nil, &Error{Kind: TooManySessionsInAll, Limit: int64(most)}
 	}
 	r.leased[s.id] = s
 	r.counts[principal]++

@@ -37,6 +37,8 @@ const (
 	DefaultSession
 	// TooManySessions: the principal has as many sessions as it may.
 	TooManySessions
+	// TooManySessionsInAll: all principals together have as many as they may.
+	TooManySessionsInAll
 	// TooManyGrants: the session is granted to [MaxGrants] principals already.
 	TooManyGrants
 	// TooManyProcesses: as many processes of the session run as may.
@@ -94,6 +96,8 @@ func (e *Error) text() string {
 		return "the default session has no lease, so that it can be neither attached nor granted: attach to a new session"
 	case TooManySessions:
 		return fmt.Sprintf("principal %q has %d sessions, and no more may: close one", e.Subject, e.Limit)
+	case TooManySessionsInAll:
+		return fmt.Sprintf("the server has %d sessions, and no more may be: close one, or wait for one to end", e.Limit)
 	case TooManyGrants:
 		return fmt.Sprintf("session %q is granted to %d principals, and no more may: take a grant back", e.Subject, e.Limit)
 	case TooManyProcesses:

@@ -87,6 +87,30 @@ func TestSessionsPerPrincipalAreBounded(t *testing.T) {
 	}
 }
 
+// Principals that are made up, as a gateway may do, are bounded together.
+func TestSessionsOfAllPrincipalsAreBounded(t *testing.T) {
+	f := newFixture(t, session.Config{SessionsPerPrincipal: 2, SessionsTotal: 3})
+	var held []*session.Attachment
+	attach := func(principal string) error {
+		a, err := f.registry.Attach(f.ctx, principal, session.AttachRequest{Grace: within(0)})
+		if err == nil {
+			held = append(held, a)
+		}
+		return err
+	}
+	for _, principal := range []string{"a", "b", "c"} {
+		if err := attach(principal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantLimit(t, attach("d"), session.TooManySessionsInAll, 3)
+	held[0].Lost() // with no grace it is over
+	until(t, f, "the end of a session makes room", func() bool { return attach("d") == nil })
+	for _, a := range held {
+		a.Lost()
+	}
+}
+
 // One process with the default limits is charged a little more than 1.25 MiB.
 const charged = 1<<20 + 4*64<<10
 

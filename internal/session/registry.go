@@ -51,6 +51,9 @@ type Config struct {
 	// SessionsPerPrincipal is how many leased sessions one principal may have.
 	// 0: no limit.
 	SessionsPerPrincipal int
+	// SessionsTotal is how many leased sessions all principals together may
+	// have. 0: no limit.
+	SessionsTotal int
 	// RetainedTotal is how many bytes may have to be kept of all processes; see
 	// budget. 0: no limit.
 	RetainedTotal int64

@@ -398,8 +398,10 @@ type ServerLimits struct {
 	StreamsPerConnection uint64 `protobuf:"varint,18,opt,name=streams_per_connection,json=streamsPerConnection,proto3" json:"streams_per_connection,omitempty"`
 	// The largest metadata of a call, in bytes.
 	HeaderListBytes uint64 `protobuf:"varint,19,opt,name=header_list_bytes,json=headerListBytes,proto3" json:"header_list_bytes,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Sessions of all principals, default sessions not counted.
+	SessionsTotal uint64 `protobuf:"varint,20,opt,name=sessions_total,json=sessionsTotal,proto3" json:"sessions_total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServerLimits) Reset() {
@@ -565,6 +567,13 @@ func (x *ServerLimits) GetHeaderListBytes() uint64 {
 	return 0
 }
 
+func (x *ServerLimits) GetSessionsTotal() uint64 {
+	if x != nil {
+		return x.SessionsTotal
+	}
+	return 0
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
@@ -588,7 +597,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x10sandbox_backends\x18\r \x03(\x0e2\x1b.execwire.v1.SandboxBackendR\x0fsandboxBackends\x128\n" +
 	"\vkill_method\x18\x0e \x01(\x0e2\x17.execwire.v1.KillMethodR\n" +
 	"killMethod\x12\x18\n" +
-	"\aguarded\x18\x0f \x01(\bR\aguarded\"\xd3\a\n" +
+	"\aguarded\x18\x0f \x01(\bR\aguarded\"\xfa\a\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -610,7 +619,8 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\vspool_bytes\x18\x11 \x01(\x04R\n" +
 	"spoolBytes\x124\n" +
 	"\x16streams_per_connection\x18\x12 \x01(\x04R\x14streamsPerConnection\x12*\n" +
-	"\x11header_list_bytes\x18\x13 \x01(\x04R\x0fheaderListBytes*\xa2\x01\n" +
+	"\x11header_list_bytes\x18\x13 \x01(\x04R\x0fheaderListBytes\x12%\n" +
+	"\x0esessions_total\x18\x14 \x01(\x04R\rsessionsTotal*\xa2\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +

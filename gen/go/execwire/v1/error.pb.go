@@ -79,8 +79,9 @@ const (
 	// The session ended: by CloseSession, or because nobody attached within its
 	// grace. ABORTED.
 	ErrorReason_ERROR_REASON_SESSION_CLOSED ErrorReason = 23
-	// The principal has as many sessions as it may have; metadata "limit" says how
-	// many. Close one. RESOURCE_EXHAUSTED.
+	// The principal, or all principals together, have as many sessions as they may
+	// have; metadata "limit" says how many, and QuotaFailure which. Close one.
+	// RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS ErrorReason = 24
 	// The session was granted to the caller for less than this call.
 	// PERMISSION_DENIED.
