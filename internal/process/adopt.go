@@ -27,6 +27,7 @@ func (f *family) judgeDelay() time.Duration { return max(minJudgeDelay, judgeSha
 // waiter waits for a survey that began after it came, and for the end of the strays that it found.
 type waiter struct {
 	after uint64
+	came  time.Time
 	done  chan struct{}
 }
 
@@ -85,7 +86,7 @@ func (f *family) stopAdopting() {
 
 // settle waits until all orphans were looked at anew, and those who had to be killed were.
 func (f *family) settle(ctx context.Context) error {
-	w := waiter{done: make(chan struct{})}
+	w := waiter{came: time.Now(), done: make(chan struct{})}
 	f.mu.Lock()
 	w.after = f.surveys
 	f.waiters = append(f.waiters, w)
@@ -140,13 +141,13 @@ func (f *family) judge(d *division, judged bool, number uint64) {
 	}
 	f.killStrays(d)
 	f.mu.Lock()
-	if !judged && f.adopts > 0 {
-		f.judgeSoon(f.judgeDelay())
-	}
 	var done []*Process
+	pondering := false
 	for k, p := range f.kin {
 		_, left := f.left[k]
-		unneeded := (judged || f.adopts == 0) && len(d.members[k]) == 0 && !d.suspected(k)
+		riddle, _ := d.riddle(k)
+		pondering = pondering || riddle && p == nil
+		unneeded := !riddle && len(d.members[k]) == 0 && !d.suspected(k)
 		switch {
 		case !unneeded:
 		case p == nil && k.gone <= number:
@@ -157,12 +158,18 @@ func (f *family) judge(d *division, judged bool, number uint64) {
 		}
 	}
 	f.waiters = slices.DeleteFunc(f.waiters, func(w waiter) bool {
-		over := w.after < number && f.strays == nil
+		over := w.after < number && f.strays == nil && (!pondering || time.Since(w.came) > riddlePatience)
 		if over {
 			close(w.done)
 		}
 		return over
 	})
+	switch {
+	case pondering && len(f.waiters) > 0:
+		f.judgeSoon(killWait)
+	case pondering:
+		f.judgeSoon(f.judgeDelay())
+	}
 	f.mu.Unlock()
 	for _, p := range done {
 		p.letGoIfAlone()

@@ -3,6 +3,7 @@ package process
 import (
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -44,11 +45,15 @@ var children = &family{
 }
 
 // fork is a start under way: a child that may be there already and is nobody's yet.
-type fork struct{ done chan struct{} }
+type fork struct {
+	done  chan struct{}
+	begun time.Time
+	tick  uint64 // when it had not forked yet
+}
 
 // beginFork has to be called before a fork, and endFork when the child was registered or is gone.
 func (f *family) beginFork() *fork {
-	begun := &fork{done: make(chan struct{})}
+	begun := &fork{done: make(chan struct{}), begun: time.Now(), tick: max(1, ticksNow())}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forks[begun] = struct{}{}
@@ -175,8 +180,8 @@ func (f *family) isIdle() bool {
 	return len(f.sweeps) == 0 && f.judgeAt.IsZero() && f.strays == nil && f.adopts == 0 && len(f.waiters) == 0
 }
 
-// survey looks at all processes. If orphans are not adopted, or a fork hangs, it does not tell them from children
-// that are just being started, and says so.
+// survey looks at all processes. It tells whether all orphans can have been seen, which they cannot if they are not
+// adopted or processes are hidden.
 func (f *family) survey() (d *division, judged bool, number uint64, err error) {
 	f.mu.Lock()
 	begun := time.Now()
@@ -187,11 +192,15 @@ func (f *family) survey() (d *division, judged bool, number uint64, err error) {
 	adopts := f.adopts > 0
 	f.mu.Unlock()
 	procs, err := readProcs()
-	judged = adopts && f.awaitForks()
+	var forking uint64
+	if adopts {
+		forking = f.awaitForks()
+	}
+	judged = adopts && slices.ContainsFunc(procs, func(p procStat) bool { return p.pid == initPID })
 
 	f.mu.Lock()
 	s := survey{
-		procs: procs, self: os.Getpid(), session: ownSession(), adopts: judged, ours: f.ours,
+		procs: procs, self: os.Getpid(), session: ownSession(), adopts: adopts, ours: f.ours, forking: forking,
 		cgroups: map[*kin][]int{}, before: f.division, fresh: time.Since(f.dividedAt) < freshness, evidence: readEvidence,
 	}
 	f.ours = nil
@@ -234,25 +243,29 @@ func (f *family) groupsToInspect() map[*kin]*cgroup {
 	return groups
 }
 
-// forkPatience bounds how long a survey waits for starts under way: a file system may hang.
-const forkPatience = time.Second
+// forkPatience is how long a start may take before nobody waits for it any more: a file system may hang.
+const forkPatience = 50 * time.Millisecond
 
-// awaitForks waits for the forks that are under way now, and tells whether all ended.
-func (f *family) awaitForks() bool {
+// awaitForks waits for the forks that are under way now. It returns a tick at which none of those that hang had forked
+// yet, or 0 if all ended.
+func (f *family) awaitForks() (hanging uint64) {
 	f.mu.Lock()
 	forks := make([]*fork, 0, len(f.forks))
 	for begun := range f.forks {
 		forks = append(forks, begun)
 	}
 	f.mu.Unlock()
-	patience := time.NewTimer(forkPatience)
+	patience := time.NewTimer(0)
 	defer patience.Stop()
 	for _, begun := range forks {
+		patience.Reset(time.Until(begun.begun.Add(forkPatience)))
 		select {
 		case <-begun.done:
 		case <-patience.C:
-			return false
+			if hanging == 0 || begun.tick < hanging {
+				hanging = begun.tick
+			}
 		}
 	}
-	return true
+	return hanging
 }

@@ -110,6 +110,7 @@ func (f *family) awaits() (orphans <-chan os.Signal, next time.Time, idle bool) 
 func (f *family) advance(w *sweep, d *division, judged bool) {
 	s := scene{judged: judged, now: time.Now()}
 	s.members, s.doubtful = d.of(w.process.kin)
+	s.riddle, s.unseen = d.riddle(w.process.kin)
 	f.mu.Lock()
 	s.forced = w.forced
 	w.next = time.Time{} // whoever wants an earlier look sets it anew

@@ -291,6 +291,38 @@ func TestWhoLeavesTheControlGroupIsFoundByItsParent(t *testing.T) {
 	}
 }
 
+func init() {
+	testproc.Register("fork-chain", func([]string) int {
+		fmt.Println("ready")
+		// No runtime in the children: they have one thread each.
+		for range 10_000 {
+			pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+			if pid != 0 || errno != 0 {
+				_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+			}
+			_, _, _ = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
+		}
+		return 0
+	})
+}
+
+// Each of a chain leaves the session, forks the next and ends, in less time than it takes to list all processes.
+func TestAChainThatIsNotSeenIsNotTakenForDead(t *testing.T) {
+	s := strength{adopt: true}.supervisor(t)
+	for range 30 {
+		p, err := s.Start(testContext(t), program("fork-chain"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listen(t, p).until("ready")
+		result := terminate(t, p, Termination{})
+		exit(t, p)
+		if result.Verified {
+			wantNoChildren(t)
+		}
+	}
+}
+
 func TestADaemonLivesOnIfThatWasAskedFor(t *testing.T) {
 	onEachStrength(t, func(t *testing.T, strength strength) {
 		h := newTribe(t, "-leave", "session", "daemon")

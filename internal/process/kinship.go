@@ -29,6 +29,7 @@ type survey struct {
 	session int // its own: children in it are somebody else's business
 	adopts  bool
 	ours    map[int]bool // children that supervisors look after themselves
+	forking uint64       // a tick; a child forked since then may be of a start under way; 0: there is none
 	claims  []claim
 	// cgroups has the members of those cgroups that were looked into.
 	cgroups map[*kin][]int
@@ -57,6 +58,16 @@ type division struct {
 	sessions map[int]*kin
 	orphans  []orphan
 	zombies  []procStat // adopted, to be reaped
+	riddles  []riddle
+}
+
+// riddle is something that may have a living descendant that was not seen. It takes time to list all processes, and one
+// that is forked meanwhile by one that then ends is missed. But whoever of a family of descendants was the last to end
+// without a parent is an adopted zombie until we reap it: without riddles nobody was alive when the listing began.
+type riddle struct {
+	owner    *kin    // nil: one of the suspects
+	suspects []claim // for owner nil
+	other    bool    // it can also be one that is none of our processes, or be none
 }
 
 // divide attributes processes. What it says of members is certain by the kernel's own rules: nobody can join another's
@@ -166,8 +177,14 @@ func (d *divider) tree(pid int) (tree []int) {
 func (d *divider) takeOrphans() {
 	for _, pid := range d.children[d.self] {
 		p := d.byPID[pid]
-		if d.ours[pid] || p.session == d.session {
+		switch {
+		case d.ours[pid] || p.session == d.session:
 			continue
+		case d.owner[pid] == nil && d.forking > 0 && p.start >= d.forking:
+			d.wonder(p, true)
+			continue
+		case p.dead:
+			defer d.wonder(p, d.self == initPID) // when its owner is known, if it will be
 		}
 		if d.owner[pid] == nil && !d.foundling[pid] {
 			d.takeOrphan(p)
@@ -178,16 +195,23 @@ func (d *divider) takeOrphans() {
 	}
 }
 
+// wonder notes that p may have had a child that was not seen, or may be one. It can also be another's if so said.
+func (d *divider) wonder(p procStat, other bool) {
+	if k := d.owner[p.pid]; k != nil {
+		d.result.riddles = append(d.result.riddles, riddle{owner: k})
+	} else if suspects := d.suspects(p); len(suspects) > 0 {
+		d.result.riddles = append(d.result.riddles, riddle{suspects: suspects, other: other})
+	}
+}
+
 func (d *divider) takeOrphan(p procStat) {
 	suspects := d.suspects(p)
 	if len(suspects) == 0 {
 		return // it was there before all of them
 	}
-	if !p.dead {
-		if k := convict(d.evidence(p.pid), suspects); k != nil {
-			d.take(p.pid, k)
-			return
-		}
+	if k := convict(d.evidence(p.pid), suspects); k != nil { // the dead still have a control group
+		d.take(p.pid, k)
+		return
 	}
 	var found orphan
 	for _, pid := range d.tree(p.pid) {
@@ -245,6 +269,9 @@ func (d *divider) list() {
 	for _, p := range d.procs {
 		k := d.owner[p.pid]
 		if k == nil {
+			if _, exists := d.byPID[p.ppid]; d.adopts && !exists && p.ppid != 0 && !d.foundling[p.pid] {
+				d.wonder(p, true) // its parent ended while we looked, so whose child it is by now is not known
+			}
 			continue
 		}
 		d.result.owners[p.identity()] = k
@@ -271,6 +298,21 @@ func (d *division) of(k *kin) (members []procStat, doubtful bool) {
 		doubtful = doubtful || suspected && !mine
 	}
 	return members, doubtful
+}
+
+// riddle tells whether k may have a descendant that was not seen, and whether that one would certainly be to be killed
+// for k: it is k's, or everybody else's whose it can be is over.
+func (d *division) riddle(k *kin) (any, mine bool) {
+	for _, r := range d.riddles {
+		suspected, other := r.owner == k, r.other
+		for _, c := range r.suspects {
+			suspected = suspected || c.kin == k
+			other = other || c.kin != k && !c.over
+		}
+		any = any || suspected
+		mine = mine || suspected && !other
+	}
+	return any, mine
 }
 
 // strays lists those alive whom nobody will come for: of all who may have begotten them, each is over.

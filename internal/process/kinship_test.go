@@ -258,6 +258,52 @@ func TestStraysAreThoseOfWhomAllSuspectsAreOver(t *testing.T) {
 	}
 }
 
+// Whoever has ended may have forked somebody after we had looked for those.
+func TestWhatWasNotSeenIsNotForgotten(t *testing.T) {
+	first, second := &kin{pid: 100, forked: 1000, cgroup: "/base/1"}, &kin{pid: 200, forked: 2000}
+	dead := func(pid, session int, start uint64) procStat {
+		return procStat{pid: pid, ppid: us, group: session, session: session, start: start, dead: true}
+	}
+	type answer struct{ any, mine bool }
+	for name, test := range map[string]struct {
+		proc          procStat
+		over          bool // the second
+		forking       uint64
+		cgroup        string
+		first, second answer
+	}{
+		"a leader":                           {proc: dead(100, 100, 1000)},
+		"one who was there before":           {proc: dead(300, 300, 500)},
+		"one in a session":                   {proc: dead(300, 200, 3000), second: answer{true, true}},
+		"one that only the first can have":   {proc: dead(300, 300, 1500), first: answer{true, true}},
+		"one that both can have":             {proc: dead(300, 300, 3000), first: answer{any: true}, second: answer{any: true}},
+		"of whom one is over":                {proc: dead(300, 300, 3000), over: true, first: answer{true, true}, second: answer{any: true}},
+		"one in a control group":             {proc: dead(300, 300, 3000), cgroup: "/base/1", first: answer{true, true}},
+		"one alive":                          {proc: procStat{pid: 300, ppid: us, group: 300, session: 300, start: 1500}},
+		"one that may be a start under way":  {proc: dead(300, 300, 1500), forking: 1500, first: answer{any: true}},
+		"one that was there before a start":  {proc: dead(300, 300, 1500), forking: 1501, first: answer{true, true}},
+		"one whose parent ended meanwhile":   {proc: procStat{pid: 300, ppid: 299, group: 300, session: 300, start: 1500}, first: answer{any: true}},
+		"one whose parent is not to be seen": {proc: procStat{pid: 300, ppid: 0, group: 300, session: 300, start: 1500}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := survey{
+				procs: procs(test.proc), self: us, session: ourSession, adopts: true, ours: map[int]bool{100: true, 200: true},
+				forking: test.forking, claims: []claim{{kin: first}, {kin: second, over: test.over}},
+				evidence: func(int) evidence { return evidence{cgroup: test.cgroup} },
+			}.divide()
+			for k, want := range map[*kin]answer{first: test.first, second: test.second} {
+				var got answer
+				if got.any, got.mine = d.riddle(k); got != want {
+					t.Errorf("of %d: %+v, want %+v", k.pid, got, want)
+				}
+			}
+			if test.forking > 0 && test.proc.start >= test.forking && len(d.zombies) > 0 {
+				t.Error("it reaps the child of a start")
+			}
+		})
+	}
+}
+
 func pids(list []procStat) []int {
 	set := map[int]bool{}
 	for _, p := range list {

@@ -13,6 +13,8 @@ const (
 	// maxStops is how often in a row those who are found anew are stopped before all are killed. What forks faster
 	// than it can be stopped has to be decimated first.
 	maxStops = 8
+	// riddlePatience bounds how long it is waited for to know that nobody is left when others are forking.
+	riddlePatience = 200 * time.Millisecond
 	// killWait is how long the killed are waited for before somebody else's turn.
 	killWait = 10 * time.Millisecond
 	// The first and the longest time between two looks at what a graceful termination has left.
@@ -31,6 +33,8 @@ type sweep struct {
 	stops   int
 	giveUp  time.Time // when forced
 	pause   time.Duration
+	// pondering is since when nobody was seen, and it is not known whether there is nobody.
+	pondering time.Time
 
 	forced   bool
 	deadline time.Time // when it is forced if it is not yet
@@ -48,7 +52,9 @@ type sweepResult struct {
 type scene struct {
 	members  []procStat // alive, with the process itself
 	doubtful bool       // there is an orphan that may be another one
-	judged   bool       // all orphans were seen
+	riddle   bool       // there may be a descendant that was not seen
+	unseen   bool       // it would have to be killed
+	judged   bool       // all orphans that there are were seen
 	forced   bool
 	now      time.Time
 }
@@ -56,7 +62,8 @@ type scene struct {
 // step takes one step. It returns how long to wait before the next, or that there is none.
 func (w *sweep) step(s scene) (wait time.Duration, done bool) {
 	populated := w.cgroup != nil && w.cgroup.populated()
-	if len(s.members) == 0 && !populated {
+	gone := len(s.members) == 0 && !populated
+	if gone && !w.ponders(s) {
 		w.finish(s, true)
 		return 0, true
 	}
@@ -67,7 +74,8 @@ func (w *sweep) step(s scene) (wait time.Duration, done bool) {
 		w.giveUp = s.now.Add(sweepPatience)
 	}
 	if s.now.After(w.giveUp) {
-		w.finish(s, false)
+		w.strike(populated) // those, too, who were only stopped yet
+		w.finish(s, gone)
 		return 0, true
 	}
 	fresh, err := w.grip.take(s.members, w.group())
@@ -77,10 +85,26 @@ func (w *sweep) step(s scene) (wait time.Duration, done bool) {
 	}
 	w.stops = 0
 	w.strike(populated)
+	if gone && s.unseen && err == nil {
+		return 0, false // somebody forks faster than we look
+	}
 	if err != nil || fresh == 0 && len(s.members) == 0 {
 		w.pause = min(max(2*w.pause, time.Millisecond), killWait)
 	}
 	return w.pause, false
+}
+
+// ponders tells whether to look again although nobody was seen.
+func (w *sweep) ponders(s scene) bool {
+	switch {
+	case !s.riddle || !s.judged:
+		return false
+	case s.unseen:
+		return true
+	case w.pondering.IsZero():
+		w.pondering = s.now
+	}
+	return s.now.Sub(w.pondering) < riddlePatience
 }
 
 // ask sends SIGTERM to the group and to those outside of it, each once.
@@ -131,7 +155,7 @@ func (w *sweep) strike(populated bool) {
 func (w *sweep) finish(s scene, empty bool) {
 	w.grip.release(0)
 	w.result.empty = empty
-	w.result.verified = empty && s.judged && !s.doubtful
+	w.result.verified = empty && s.judged && !s.doubtful && !s.riddle
 }
 
 // group is the process group that the process was started in.
