@@ -35,8 +35,10 @@
 // verified to have no descendants. As init of a pid namespace this program is given orphans that descend from none of its
 // processes, too: then only what says whose they are counts.
 //
-// So [TerminateResult].Verified is set only with AdoptOrphans, when no descendant and no such orphan was left. A control
-// group alone is no proof: who has this program's rights can move to another one. A descendant that does this to be
+// So [TerminateResult].Verified is set only with AdoptOrphans, when /proc hides nobody, and when no descendant and no such
+// orphan was left. A list of all processes misses those who are forked while it is made; but of a family that lives on
+// in them somebody has then ended, and is a zombie that we have not reaped: as long as there is one, it is looked again.
+// A control group alone is no proof: who has this program's rights can move to another one. A descendant that does this to be
 // taken for that of another process, or that gets hold of another's pipe, is taken for it, and dies with that one. What
 // somebody else starts at a descendant's request (cron, systemd, a container engine) is no descendant.
 //
