@@ -21,6 +21,12 @@ func hostile(t *testing.T, c *command, leave bool, args ...string) (id string, a
 	if err != nil {
 		t.Fatal(err)
 	}
+	return response.GetProcess().GetProcessId(), survivors(t, report)
+}
+
+// survivors counts those of a hostile process's report who live, and kills them
+// after the test.
+func survivors(t *testing.T, report string) func() int {
 	living := func() (found []testproc.Hostile) {
 		all, err := testproc.ReadHostile(report)
 		if err != nil && !os.IsNotExist(err) {
@@ -38,7 +44,7 @@ func hostile(t *testing.T, c *command, leave bool, args ...string) (id string, a
 			h.Kill()
 		}
 	})
-	return response.GetProcess().GetProcessId(), func() int { return len(living()) }
+	return func() int { return len(living()) }
 }
 
 func terminateBy(t *testing.T, c *command, id string) *execwirev1.TerminateProcessResponse {
@@ -96,4 +102,20 @@ func TestADaemonIsLeftOnlyOnRequest(t *testing.T) {
 			t.Errorf("%d are left, and the server says %v", left(), response)
 		}
 	})
+}
+
+func TestTheCommandLineLeavesADaemonOnRequest(t *testing.T) {
+	server := serve(t)
+	for _, d := range wires {
+		for flag, want := range map[string]int{"--leave-descendants": 2, "--leave-descendants=false": 0} {
+			report := filepath.Join(t.TempDir(), "report")
+			argv := testproc.Argv("hostile", "-report", report, "-leave", "session", "daemon")
+			if got := run(t, nil, append(server.through(d, flag, "--"), argv...)...); got.code != 3 {
+				t.Fatalf("run %s: %+v", flag, got)
+			}
+			if left := survivors(t, report)(); left != want {
+				t.Errorf("with %s through %s %d are left, want %d", flag, d, left, want)
+			}
+		}
+	}
 }

@@ -133,6 +133,7 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"bad inherit":         {[]string{"run", "--env-inherit", "some", "true"}, 2, []string{"none, core or all"}},
 		"bad env":             {[]string{"run", "--env", "=x", "true"}, 2, []string{"NAME=VALUE"}},
 		"detach to nowhere":   {[]string{"run", "--detach", "true"}, 2, []string{"--server", "EXECWIRE_SERVER"}},
+		"daemon left nowhere": {[]string{"run", "--leave-descendants", "true"}, 2, []string{"--server", "EXECWIRE_SERVER"}},
 		"detach with a grace": {[]string{"run", "--server", "unix:///nowhere", "--detach", "--grace", "1s", "true"}, 2, []string{"--grace"}},
 		"json of a run":       {[]string{"run", "--json", "true"}, 2, []string{"--detach"}},
 		"ps of two kinds":     {[]string{"ps", "-q", "--json"}, 2, []string{"--quiet and --json"}},

@@ -25,6 +25,7 @@ type runFlags struct {
 	nice                 int32
 	limits               []string
 	detach, json         bool
+	leaveDescendants     bool
 }
 
 func newRunCommand(std streams) *cobra.Command {
@@ -44,6 +45,10 @@ else; the server keeps the process, and its last output, without anybody owning
 it. See: execwire logs, attach, wait and kill. -i then gives it a stdin that attach
 can write to, and -t a terminal. The same command under the same --id is the same
 process for as long as the server remembers it, so that it can be repeated.
+
+When the process is over and its output has ended, whatever is left of it is killed:
+what it moved to the background, too, as nohup does, if that does not write to this
+output. --leave-descendants leaves it alone, until the server ends.
 
 Environment: in this program the process inherits everything; a remote one
 gets PATH, HOME, USER, LANG and the like from the server. --env-inherit changes
@@ -110,6 +115,8 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.StringArrayVar(&flags.limits, "limit", nil,
 		"limit a resource: `NAME=SOFT[:HARD]`, e.g. open-files=100, file-bytes=64MiB, cpu-seconds=10:20; may be repeated")
 	f.BoolVar(&flags.detach, "detach", false, "print the id of the process and leave it to the server")
+	f.BoolVar(&flags.leaveDescendants, "leave-descendants", false,
+		"leave daemons that the process started alone when it is over; they end with the server")
 	f.BoolVar(&flags.json, "json", false, "with --detach: print an object with id and pid")
 	f.DurationVar(&flags.grace, "grace", 0,
 		"how long the server keeps the process when the connection is lost; 0 ends it at once (default the server's, 30s)")
@@ -128,6 +135,10 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	process, err := buildProcess(flags, arguments, std)
 	if err != nil {
 		return usageError(command, err)
+	}
+	if flags.leaveDescendants && flags.server == "" {
+		return usageError(command, errors.New(
+			"--leave-descendants needs a server that goes on when this program ends: name one with --server or "+serverVariable))
 	}
 	if flags.detach {
 		return runDetached(command, flags, process, std)

@@ -41,6 +41,8 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 			}}},
 		Io:     buildIo(flags, std),
 		Limits: limits,
+
+		LeaveDescendants: flags.leaveDescendants,
 	}, nil
 }
 
