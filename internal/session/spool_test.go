@@ -271,3 +271,40 @@ func allClosed(c *client, ids []string) bool {
 	}
 	return true
 }
+
+// What was spooled is there for the attachment that is reading it when the
+// registry closes.
+func TestSpoolIsReadToItsEndWhenTheRegistryCloses(t *testing.T) {
+	const size = 2 << 20
+	dir := t.TempDir()
+	f := newFixture(t, session.Config{SpoolBytes: 16 << 20, SpoolDirectory: dir})
+	c := f.newClient(t, session.AttachRequest{WhenDetached: session.WhenDetachedSpool, Grace: within(time.Hour)})
+	c.pattern("p")
+	p := c.start("p", small(flood(size)))
+	q := c.start("q", spec("/bin/cat"))
+	c.a.Lost()
+	<-p.Closed()
+	until(t, f, "all of it is spooled", func() bool {
+		stats := p.Log().Stats()
+		return stats.Acknowledged == stats.LastSeq
+	})
+	c.attach(session.AttachRequest{})
+	c.next()
+	if err := f.registry.Close(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-q.Closed()
+	for id := range c.seen {
+		c.acknowledge(id)
+	}
+	c.takeAll("p", "q")
+	if got := c.of("p"); got.dropped != 0 || got.out.Offset() != size {
+		t.Errorf("%d bytes arrived, %d are missing", got.out.Offset(), got.dropped)
+	}
+	_, err := c.a.Next(f.ctx, 0)
+	wantKind(t, err, session.Draining)
+	c.a.Lost()
+	if files, _ := spooled(t, dir); files != 0 {
+		t.Errorf("%d files are left", files)
+	}
+}
