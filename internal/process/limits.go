@@ -157,23 +157,32 @@ func limitError(field string, err error, fix string) *Error {
 	return &Error{Kind: kind, Field: field, Err: fmt.Errorf("cannot be set: %w; %s", err, fix), verb: "start process"}
 }
 
-// killedByLimit tells whether a process that nobody ended was killed because it exceeded one of its limits.
-func (s *Spec) killedByLimit(record ExitRecord) bool {
-	for _, limit := range s.ResourceLimits {
+// killedByLimit tells whether a process that nobody ended was killed because it exceeded one of its limits. It is a zombie.
+func (p *Process) killedByLimit(record ExitRecord) bool {
+	for _, limit := range p.spec.ResourceLimits {
 		switch {
 		case limit.Resource == ResourceFileBytes && record.Signal == syscall.SIGXFSZ,
 			limit.Resource == ResourceCPUSeconds && record.Signal == syscall.SIGXCPU,
-			limit.Resource == ResourceCPUSeconds && record.Signal == syscall.SIGKILL && limit.usedUp(record):
+			limit.Resource == ResourceCPUSeconds && record.Signal == syscall.SIGKILL && limit.usedUp(cpuTicks(p.pid)):
 			return true
 		}
 	}
 	return false
 }
 
-// usedUp tells whether the processor time came to the hard limit. The kernel enforces it by counting ticks of its
-// clock, and reports the exact time, which is less: by a fifth was seen on a virtual machine that had others beside it.
-func (l Limit) usedUp(record ExitRecord) bool {
+// usedUp tells whether the processor time came to the hard limit.
+func (l Limit) usedUp(spent time.Duration) bool {
 	const most = uint64(math.MaxInt64 / time.Second)
-	hard := time.Duration(min(l.Hard, most)) * time.Second
-	return record.UserTime+record.SystemTime >= hard-hard/3
+	return spent >= time.Duration(min(l.Hard, most))*time.Second
+}
+
+// cpuTicks is the processor time of a process as the kernel counts it to enforce a limit: by whole ticks of its clock on
+// most kernels. What it reports in an rusage is scaled to the exact time, and can be a good deal less or more.
+func cpuTicks(pid int) time.Duration {
+	clock := int32(^pid << 3) // CPUCLOCK_PROF of the process: see MAKE_PROCESS_CPUCLOCK of the kernel
+	var spent unix.Timespec
+	if err := unix.ClockGettime(clock, &spent); err != nil {
+		return 0
+	}
+	return time.Duration(spent.Nano())
 }

@@ -162,7 +162,7 @@ func (p *Process) wait() {
 
 func (p *Process) noteExit(record ExitRecord) {
 	p.mu.Lock()
-	if record.Cause == 0 && p.cause == 0 && p.spec.killedByLimit(record) {
+	if record.Cause == 0 && p.cause == 0 && p.killedByLimit(record) {
 		record.Cause = CauseLimit
 	}
 	if record.Cause == 0 {
