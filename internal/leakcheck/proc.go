@@ -1,11 +1,13 @@
 package leakcheck
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -44,29 +46,28 @@ func isTestings(target string) bool {
 // children maps the pids of this process's children, zombies included, to a description.
 func children() map[string]string {
 	found := map[string]string{}
-	lists, err := filepath.Glob("/proc/self/task/*/children")
+	stats, err := filepath.Glob("/proc/[0-9]*/stat") // not all kernels have /proc/PID/task/TID/children
 	if err != nil {
 		return found
 	}
-	for _, list := range lists {
-		pids, err := os.ReadFile(list)
+	own := strconv.Itoa(os.Getpid())
+	for _, stat := range stats {
+		text, err := os.ReadFile(stat)
 		if err != nil {
-			continue // the thread has ended; its children are listed with another one
+			continue // it has ended
 		}
-		for pid := range strings.FieldsSeq(string(pids)) {
-			found[pid] = describeProcess(pid)
+		// The name before may contain anything.
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(fields) > 1 && fields[1] == own {
+			pid := filepath.Base(filepath.Dir(stat))
+			found[pid] = describeProcess(pid, fields[0])
 		}
 	}
 	return found
 }
 
-func describeProcess(pid string) string {
+func describeProcess(pid, state string) string {
 	command, _ := os.ReadFile("/proc/" + pid + "/cmdline")
-	stat, _ := os.ReadFile("/proc/" + pid + "/stat")
-	state := "?"
-	if _, rest, ok := strings.Cut(string(stat), ") "); ok && rest != "" {
-		state = rest[:1]
-	}
 	return fmt.Sprintf("state %s: %s", state, strings.ReplaceAll(string(command), "\x00", " "))
 }
 

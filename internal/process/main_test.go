@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -18,22 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testproc.Main()
-	leakcheck.Main(zombieChecker{m})
-}
-
-// zombieChecker looks for children that a test left, which leakcheck does with a file that not all kernels have.
-type zombieChecker struct{ *testing.M }
-
-func (c zombieChecker) Run() int {
-	code := c.M.Run()
-	procs, _ := readProcs()
-	for _, p := range procs {
-		if p.ppid == os.Getpid() {
-			fmt.Fprintf(os.Stderr, "a test left the child %+v\n", p)
-			code = max(code, 1)
-		}
-	}
-	return code
+	leakcheck.Main(m)
 }
 
 // patience guards against hanging; no test waits for it to pass.
