@@ -107,8 +107,7 @@ func TestAPersonAtATerminal(t *testing.T) {
 		t.Run(string(d), func(t *testing.T) {
 			p := newPane(t, 90, 27)
 			settings := filepath.Join(shortDir(t), "stty")
-			p.enter("stty -a > " + settings + ".before")
-			p.awaitLine("local[0]$")
+			p.saveSettings(settings + ".before")
 			p.clear("local[0]$")
 			p.enter(execwire + " run --server " + server.urls[d] + " -t -i --cwd / -e 'PS1=remote[$?]$ ' -- bash --norc --noprofile")
 			p.awaitLine("remote[0]$")
@@ -121,11 +120,19 @@ func TestAPersonAtATerminal(t *testing.T) {
 				return strings.HasSuffix(strings.TrimSpace(screen), "local[0]$")
 			})
 			p.clear("local[0]$")
-			p.enter("stty -a > " + settings + ".after")
-			p.awaitLine("local[0]$")
+			p.saveSettings(settings + ".after")
 			expectSameSettings(t, settings+".before", settings+".after")
 		})
 	}
+}
+
+// saveSettings has the local shell write the terminal's settings to a file. A
+// prompt is there before and after: what tells that it is done is a line which is
+// not what was typed.
+func (p *pane) saveSettings(file string) {
+	p.t.Helper()
+	p.enter("stty -a > " + file + "; echo sa''ved")
+	p.awaitOutput("saved", "local[0]$")
 }
 
 // tellSizes asks the remote terminal its size, before and after a change.
@@ -225,8 +232,7 @@ func TestAPersonDetachesAndComesBack(t *testing.T) {
 			server.detach(t, d, id, []string{"bash", "--norc", "--noprofile"}, "-t", "-i", "-e", "PS1=remote[$?]$ ", "-e", "TERM=screen")
 			p := newPane(t, 100, 20)
 			settings := filepath.Join(shortDir(t), "stty")
-			p.enter("stty -a > " + settings + ".before")
-			p.awaitLine("local[0]$")
+			p.saveSettings(settings + ".before")
 			attach := execwire + " attach --server " + server.urls[d] + " -i " + id
 			p.enter("clear; " + attach)
 			p.awaitLine("remote[0]$")
