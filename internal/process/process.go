@@ -151,6 +151,9 @@ func (p *Process) wait() {
 	record := info.record(p.startedAt, &usage)
 	if err != nil || info.union.pid == 0 {
 		p.supervisor.config.Logger.Error("lost a process: somebody else reaped it", "pid", p.pid, "error", err)
+		p.mu.Lock()
+		p.reap() // its number may be another's by now
+		p.mu.Unlock()
 		record = ExitRecord{Code: -1, Cause: CauseLost, WallTime: record.WallTime, ExitedAt: record.ExitedAt}
 	}
 	p.noteExit(record)

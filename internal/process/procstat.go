@@ -97,6 +97,9 @@ func readStatFile(path string, buf []byte) (procStat, bool) {
 
 // readProcs lists all processes that can be seen. It takes a while, and some end or begin meanwhile.
 func readProcs() ([]procStat, error) {
+	if err := checkProc("/proc"); err != nil {
+		return nil, err
+	}
 	proc, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -120,6 +123,18 @@ func readProcs() ([]procStat, error) {
 		return nil, fmt.Errorf("failed to list processes: /proc shows none")
 	}
 	return procs, nil
+}
+
+// checkProc makes sure that /proc has this program's pid namespace: the numbers of another are those of others.
+func checkProc(proc string) error {
+	self, err := os.Readlink(proc + "/self")
+	switch {
+	case err != nil:
+		return fmt.Errorf("failed to list processes: %w; mount /proc", err)
+	case self != strconv.Itoa(os.Getpid()):
+		return fmt.Errorf("failed to list processes: %s is that of another pid namespace; mount this one's", proc)
+	}
+	return nil
 }
 
 // fileID names an open pipe or terminal.
