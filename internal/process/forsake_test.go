@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"syscall"
 	"testing"
@@ -72,6 +73,33 @@ func TestAForsakenStreamWaitsForItsSlowOwner(t *testing.T) {
 	}
 	if total, _ := drain(t, owner); total != 60000 {
 		t.Errorf("%d bytes", total)
+	}
+	exit(t, p)
+}
+
+// What a stranger goes on writing does not put off the close: only what was there when all descendants were dead counts.
+func TestAForsakenStreamEndsThoughAStrangerFloodsIt(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	spec := shell("echo first; exec sleep 1000")
+	spec.Output.WindowBytes = 4096
+	p, err := s.Start(testContext(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen(t, p).until("first")
+	owner, err := p.Log().Own(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood := exec.Command("/bin/sh", "-c", fmt.Sprintf("exec >/proc/%d/fd/1; exec cat /dev/zero", p.PID()))
+	if err := flood.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = flood.Process.Kill(); _ = flood.Wait() }()
+	poll(t, "the flood", p.HeldBack)
+	terminate(t, p, Termination{})
+	if total, _ := drain(t, owner); total > 2*floodPipe {
+		t.Errorf("%d bytes after the end of all descendants", total)
 	}
 	exit(t, p)
 }

@@ -42,7 +42,7 @@ type stream struct {
 	leaderGone bool // settle was called
 	settled    bool // what was readable at the exit is in the log
 	owed       int  // at most this much of it is not, unless settled
-	forsaken   bool // whoever still holds the other end is no descendant: it ends when it is dry
+	forsaken   bool // whoever still holds the other end is no descendant: it ends when it is dry, or owes no more
 }
 
 // outcome is what one read came to.
@@ -96,6 +96,9 @@ func (s *stream) step(fd uintptr) outcome {
 		s.spoke = true
 		s.process.spoken()
 		s.owed -= n
+		if s.forsaken && s.owed <= 0 {
+			break // what is left is a stranger's
+		}
 		if s.leaderGone && s.owed <= 0 {
 			s.settledLocked()
 		}
@@ -156,14 +159,15 @@ func (s *stream) settle() {
 	}
 }
 
-// forsake gives the stream up when everything that is readable has been read: all that could rightly write to it are
-// dead. The stream's goroutine does it later if the owner has no room now.
+// forsake gives the stream up when everything that is readable now has been read: all that could rightly write to it
+// are dead. The stream's goroutine does it later if the owner has no room now.
 func (s *stream) forsake() {
-	s.mu.Lock()
-	s.forsaken = true
-	s.mu.Unlock()
 	var last outcome
 	_ = s.conn.Control(func(fd uintptr) {
+		s.mu.Lock()
+		s.forsaken = true
+		s.owed = s.readable(fd)
+		s.mu.Unlock()
 		for last = more; last == more; {
 			last = s.step(fd)
 		}
@@ -177,13 +181,19 @@ func (s *stream) leave(fd uintptr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaderGone = true
-	s.owed = terminalBacklog
-	if !s.terminal {
-		s.owed, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD; 0 at the end of file
-	}
+	s.owed = s.readable(fd)
 	if s.owed == 0 {
 		s.settledLocked()
 	}
+}
+
+// readable returns how much can be read now, at most.
+func (s *stream) readable(fd uintptr) int {
+	if s.terminal {
+		return terminalBacklog
+	}
+	n, _ := unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD; 0 at the end of file
+	return n
 }
 
 func (s *stream) isSettled() bool {
