@@ -124,6 +124,9 @@ func (f *family) advance(w *sweep, d *division, judged bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if w.next.IsZero() && (s.forced || exited) { // a process that lives is waited for, and tells when it ends
+		if !s.forced {
+			wait = max(wait, gracefulShare*f.cost)
+		}
 		w.next = time.Now().Add(wait)
 	}
 }

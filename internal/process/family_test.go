@@ -33,6 +33,25 @@ func TestManyAreKilledWithFewLooks(t *testing.T) {
 	}
 }
 
+// Where there are many processes, waiting for a few of them does not keep a processor busy.
+func TestLooksAreFewerWhereTheyCostMore(t *testing.T) {
+	p := start(t, shell("exit 0"))
+	exit(t, p)
+	nobody := procStat{pid: 1 << 30, start: 1}
+	d := &division{members: map[*kin][]procStat{p.kin: {nobody}}}
+	f := &family{cost: time.Minute}
+	w := &sweep{process: p, asked: map[identity]bool{}}
+	f.advance(w, d, true)
+	if wait := time.Until(w.next); wait < gracefulShare*f.cost/2 {
+		t.Errorf("the next look is in %v after one that took %v", wait, f.cost)
+	}
+	w.forced = true
+	f.advance(w, d, true)
+	if wait := time.Until(w.next); wait > sweepPatience {
+		t.Errorf("a kill waits for %v", wait)
+	}
+}
+
 func TestNobodyLooksWhileNothingChanges(t *testing.T) {
 	leakcheck.Check(t)
 	s := strength{adopt: true}.supervisor(t)

@@ -19,6 +19,8 @@ const (
 	killWait = 10 * time.Millisecond
 	// The first and the longest time between two looks at what a graceful termination has left.
 	firstGracefulLook, lastGracefulLook = 2 * time.Millisecond, 50 * time.Millisecond
+	// gracefulShare bounds the time that is spent on these looks, as one part of so many.
+	gracefulShare = 10
 )
 
 // sweep ends a process with all that descends from it. The sweeper's goroutine takes its steps; the fields of the
