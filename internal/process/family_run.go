@@ -44,7 +44,7 @@ func (f *family) round() {
 	}
 	d, judged, number, err := f.survey()
 	if err != nil {
-		f.strikeBlindly(due)
+		f.advanceBlindly(due, isExhausted(err))
 		return
 	}
 	for _, w := range due {
@@ -138,16 +138,35 @@ func (f *family) complete(w *sweep) {
 	w.process.swept(w)
 }
 
-// strikeBlindly kills what can be killed without knowing whom, when the system lists no processes.
-func (f *family) strikeBlindly(due []*sweep) {
+// advanceBlindly takes what steps can be taken without knowing who is there, when the processes cannot be listed:
+// perhaps only for now.
+func (f *family) advanceBlindly(due []*sweep, forNow bool) {
+	now := time.Now()
 	for _, w := range due {
-		w.strike(w.cgroup != nil)
-		w.used(MethodProcessGroup)
-		f.complete(w)
+		f.mu.Lock()
+		forced := w.forced
+		w.next = time.Time{}
+		f.mu.Unlock()
+		wait, done := w.stepBlindly(forced, forNow, now)
+		if done {
+			f.complete(w)
+			continue
+		}
+		f.mu.Lock()
+		if w.next.IsZero() {
+			w.next = now.Add(wait)
+		}
+		f.mu.Unlock()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.judgeAt = time.Time{}
+	if f.strays != nil {
+		f.strays.next = now.Add(minJudgeDelay)
+	}
+	if forNow {
+		f.judgeSoon(f.judgeDelay())
+	}
 	for _, waiting := range f.waiters {
 		close(waiting.done)
 	}

@@ -59,9 +59,13 @@ func openExactly(p procStat) (fd int, err error) {
 		}
 		return -1, err
 	}
-	if now, ok := readStat(p.pid); !ok || now.start != p.start {
+	now, err := readStat(p.pid)
+	if err == nil && now.start != p.start {
+		err = unix.ESRCH
+	}
+	if err != nil {
 		_ = unix.Close(fd)
-		return -1, unix.ESRCH
+		return -1, err
 	}
 	return fd, nil
 }

@@ -89,7 +89,7 @@ func killGroupOf(zombie int) {
 	if err != nil {
 		return
 	}
-	if p, ok := readStat(zombie); ok && p.session != own && p.group > 1 {
+	if p, err := readStat(zombie); err == nil && p.session != own && p.group > 1 {
 		_ = unix.Kill(-p.group, unix.SIGKILL)
 	}
 }

@@ -81,8 +81,8 @@ func bereaved(t *testing.T, attr syscall.SysProcAttr) (leader, left int) {
 // Whoever has ended takes its group along, which gets no time to fork.
 func TestAGuardianEndsGroupsAtOnce(t *testing.T) {
 	leader, left := bereaved(t, syscall.SysProcAttr{Setsid: true})
-	stat, ok := readStat(leader)
-	if !ok || !reap([]procStat{stat}) {
+	stat, err := readStat(leader)
+	if err != nil || !reap([]procStat{stat}) {
 		t.Error("it did not reap the leader")
 	}
 	poll(t, "the end of the group", func() bool { return !alive(left) })

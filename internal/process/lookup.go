@@ -128,6 +128,8 @@ func (s *Spec) explain(program string, err error) error {
 	switch {
 	case isExhausted(err):
 		return startError(ResourceLimit, path, err)
+	case errors.Is(err, unix.EBADF): // the child had to move a descriptor, and the next number was beyond the limit
+		return startError(ResourceLimit, path, unix.EMFILE)
 	case errors.Is(err, unix.E2BIG):
 		return startError(ArgumentListTooLong, path, fmt.Errorf("%w; pass less in argv and env", err))
 	case errors.Is(err, unix.ENOENT):

@@ -77,25 +77,40 @@ func parseStat(text []byte) (p procStat, ok bool) {
 	return p, ok && err == nil
 }
 
-// readStat returns what is known of a process, unless there is none.
-func readStat(pid int) (procStat, bool) {
+// readStat returns what is known of a process. It fails with ESRCH if there is none, or none to be seen, and otherwise
+// with what keeps this program from looking, such as that it may open no more files.
+func readStat(pid int) (procStat, error) {
 	return readStatFile("/proc/"+strconv.Itoa(pid)+"/stat", make([]byte, 1024))
 }
 
-func readStatFile(path string, buf []byte) (procStat, bool) {
+func readStatFile(path string, buf []byte) (procStat, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return procStat{}, false
+		return procStat{}, unseen(err)
 	}
 	defer unix.Close(fd)
 	n, err := readOnce(uintptr(fd), buf)
 	if err != nil {
-		return procStat{}, false
+		return procStat{}, unseen(err)
 	}
-	return parseStat(buf[:n])
+	if p, ok := parseStat(buf[:n]); ok {
+		return p, nil
+	}
+	return procStat{}, unix.ESRCH
 }
 
-// readProcs lists all processes that can be seen. It takes a while, and some end or begin meanwhile.
+// unseen makes ESRCH of the errors that say that a process is gone or hidden.
+func unseen(err error) error {
+	for _, errno := range []error{unix.ENOENT, unix.ESRCH, unix.EACCES, unix.EPERM} {
+		if errors.Is(err, errno) {
+			return unix.ESRCH
+		}
+	}
+	return err
+}
+
+// readProcs lists all processes that can be seen. It takes a while, and some end or begin meanwhile. Rather than leave
+// out one that it could not look at, it fails: who is not on the list counts as dead.
 func readProcs() ([]procStat, error) {
 	if err := checkProc("/proc"); err != nil {
 		return nil, err
@@ -115,8 +130,12 @@ func readProcs() ([]procStat, error) {
 		if name[0] < '1' || name[0] > '9' {
 			continue
 		}
-		if p, ok := readStatFile("/proc/"+name+"/stat", buf); ok {
+		p, err := readStatFile("/proc/"+name+"/stat", buf)
+		switch {
+		case err == nil:
 			procs = append(procs, p)
+		case !errors.Is(err, unix.ESRCH):
+			return nil, fmt.Errorf("failed to list processes: %w", err)
 		}
 	}
 	if len(procs) == 0 {

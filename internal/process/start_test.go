@@ -207,6 +207,12 @@ func TestRunningOutOfDescriptorsLeavesNothing(t *testing.T) {
 	}
 }
 
+// A child moves its descriptors out of each other's way. Whether it has to depends on what else was open for a moment.
+func TestAChildWithoutRoomForItsDescriptorsMetALimit(t *testing.T) {
+	spec := Spec{Argv: []string{"true"}, Cwd: "/"}
+	wantKind(t, spec.explain("/bin/true", unix.EBADF), ResourceLimit)
+}
+
 func nextDescriptor(t *testing.T) int {
 	t.Helper()
 	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -31,9 +31,9 @@ func TestWhoWasStoppedIsKilledInTheEnd(t *testing.T) {
 	w := &sweep{process: p, forced: true, asked: map[identity]bool{}}
 	scene := scene{forced: true, now: time.Now()}
 	for _, member := range h.alive() {
-		stat, ok := readStat(member.PID)
-		if !ok {
-			t.Fatal("it is gone")
+		stat, err := readStat(member.PID)
+		if err != nil {
+			t.Fatal(err)
 		}
 		scene.members = append(scene.members, stat)
 	}

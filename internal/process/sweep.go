@@ -32,6 +32,7 @@ type sweep struct {
 	result  sweepResult // when done is closed
 	grip    grip
 	asked   map[identity]bool // who got SIGTERM from a step
+	told    bool              // the process group got it
 	stops   int
 	giveUp  time.Time // when forced
 	pause   time.Duration
@@ -96,6 +97,23 @@ func (w *sweep) step(s scene) (wait time.Duration, done bool) {
 	return w.pause, false
 }
 
+// stepBlindly takes a step when nobody can be seen. It signals the process group and the control group, and is never
+// sure of the end. If that may pass it does so until it gives up, so that those outside of both are found after all.
+func (w *sweep) stepBlindly(forced, forNow bool, now time.Time) (wait time.Duration, done bool) {
+	_, exited := w.process.Exit()
+	if !forced {
+		left := !exited || w.cgroup != nil && w.cgroup.populated()
+		return w.ask(nil), !left && !forNow
+	}
+	if w.giveUp.IsZero() {
+		w.giveUp = now.Add(sweepPatience)
+	}
+	w.strike(w.cgroup != nil)
+	w.used(MethodProcessGroup)
+	w.pause = min(max(2*w.pause, time.Millisecond), lastGracefulLook)
+	return w.pause, !forNow || now.After(w.giveUp)
+}
+
 // ponders tells whether to look again although nobody was seen.
 func (w *sweep) ponders(s scene) bool {
 	switch {
@@ -112,7 +130,8 @@ func (w *sweep) ponders(s scene) bool {
 // ask sends SIGTERM to the group and to those outside of it, each once.
 func (w *sweep) ask(members []procStat) time.Duration {
 	w.pause = min(max(2*w.pause, firstGracefulLook), lastGracefulLook)
-	first := len(w.asked) == 0
+	first := !w.told
+	w.told = true
 	for _, p := range members {
 		if w.asked[p.identity()] {
 			continue

@@ -49,7 +49,7 @@ func (s *Supervisor) KillMethod() Method {
 	if s.config.Cgroups != nil {
 		return MethodCgroup
 	}
-	if _, ok := readStat(os.Getpid()); !ok {
+	if _, err := readStat(os.Getpid()); err != nil {
 		return MethodProcessGroup
 	}
 	return MethodDescendants
