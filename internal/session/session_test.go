@@ -308,13 +308,16 @@ func TestCloseWhileStartsAreRetried(t *testing.T) {
 
 func TestDrainWaitsForAnOwnerThatMayComeBack(t *testing.T) {
 	f := newFixture(t, session.Config{})
-	p := f.start(t, "p", "/bin/true")
+	p := f.start(t, "p", "/bin/cat") // which does not end before it is owned
 	hour := time.Hour
 	o, err := p.Own(f.ctx, 0, &hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Lost()
+	if _, err := p.Terminate(f.ctx, process.Termination{}); err != nil {
+		t.Fatal(err)
+	}
 	<-p.Closed()
 	f.registry.Drain()
 	soon, cancel := context.WithTimeoutCause(f.ctx, 50*time.Millisecond, errors.New("not idle"))
