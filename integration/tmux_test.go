@@ -284,16 +284,29 @@ func TestAFullScreenProgramIsThereAgain(t *testing.T) {
 	}
 	server.detach(t, tcpDoor, "reader", []string{"less", file}, "-t", "-i", "-e", "TERM=screen")
 	p := newPane(t, 100, 20)
+	// When its size changes while it draws, less notices with the next key, which it
+	// drops: here that is one that only draws.
+	drawn := func() {
+		for _, draw := range []func(){func() { p.key("r") }, func() {}} {
+			if got := run(t, nil, server.remotely(tcpDoor, "wait", "--idle", "500ms", "reader")...); got.code != 0 {
+				t.Errorf("less does not come to rest: %+v", got)
+			}
+			draw()
+		}
+	}
 	attach := execwire + " attach --server " + server.urls[tcpDoor] + " -i reader"
 	p.enter(attach)
 	p.await("the first page", func(screen string) bool {
 		return strings.HasPrefix(screen, "a line\n") && !strings.Contains(screen, "attach")
 	})
+	drawn()
 	p.key("G")
 	p.await("the last page", func(screen string) bool { return strings.Contains(screen, "\nthe end\n") })
 	p.leave("reader")
 	p.clear("local[0]$")
 	p.enter(attach)
+	p.await("some page", func(screen string) bool { return strings.Contains(screen, "a line\n") })
+	drawn()
 	p.await("the last page", func(screen string) bool { return strings.Contains(screen, "\nthe end\n") })
 	p.key("q")
 	p.await("the local prompt", func(screen string) bool { return strings.HasSuffix(strings.TrimSpace(screen), "local[0]$") })
