@@ -51,13 +51,20 @@ type FieldViolation struct {
 	Description string
 }
 
+// Error returns the message, and what it does not say itself about the fields.
 func (e *Error) Error() string {
-	if len(e.Fields) == 0 {
-		return e.Message
+	var fields []string
+	for _, f := range e.Fields {
+		described, named := strings.Contains(e.Message, f.Description), strings.Contains(e.Message, f.Field)
+		switch {
+		case !described:
+			fields = append(fields, f.Field+": "+f.Description)
+		case !named:
+			fields = append(fields, f.Field)
+		}
 	}
-	fields := make([]string, len(e.Fields))
-	for i, f := range e.Fields {
-		fields[i] = f.Field + ": " + f.Description
+	if len(fields) == 0 {
+		return e.Message
 	}
 	return e.Message + " (" + strings.Join(fields, "; ") + ")"
 }

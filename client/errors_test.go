@@ -100,3 +100,17 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 		}
 	}
 }
+
+func TestAnErrorSaysNothingTwice(t *testing.T) {
+	const problem = "is empty: name the process"
+	for want, message := range map[string]string{
+		"process_id " + problem:            "process_id " + problem,
+		"it " + problem + " (process_id)":  "it " + problem,
+		"no (process_id: " + problem + ")": "no",
+	} {
+		err := &Error{Message: message, Fields: []FieldViolation{{Field: "process_id", Description: problem}}}
+		if got := err.Error(); got != want {
+			t.Errorf("%q is told as %q, want %q", message, got, want)
+		}
+	}
+}
