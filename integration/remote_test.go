@@ -247,8 +247,7 @@ func TestWaitSaysByItsCodeWhatHappened(t *testing.T) {
 			{[]string{"--idle", "10ms", "lives"}, result{}},
 			{[]string{"--idle", "10ms", "lives", "zero"}, result{}},
 			{[]string{"--pattern", "(", "lives"}, result{code: 125,
-				stderr: "execwire: pattern.regular_expression is not an expression in RE2 syntax: missing closing ): \"(\"" +
-					" (pattern.regular_expression: is not an expression in RE2 syntax: missing closing ): \"(\")\n"}},
+				stderr: "execwire: pattern.regular_expression is not an expression in RE2 syntax: missing closing ): \"(\"\n"}},
 		} {
 			server.expectCommand(t, d, tt.want, "wait", tt.args...)
 		}
