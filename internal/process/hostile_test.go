@@ -363,7 +363,7 @@ func TestDescendantsOutsideOfTheGroupAreAskedFirst(t *testing.T) {
 		asked := filepath.Join(t.TempDir(), "asked")
 		script := "trap 'echo asked > " + asked + "; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
 		s := strength.supervisor(t)
-		p, err := s.Start(testContext(t), shell("setsid sh -c '"+strings.ReplaceAll(script, "'", `'\''`)+"' & wait"))
+		p, err := s.Start(testContext(t), shell("setsid sh -c '"+strings.ReplaceAll(script, "'", `'\''`)+"' & wait; exec sleep 1000"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -164,6 +164,9 @@ func (p *Process) wait() {
 }
 
 func (p *Process) noteExit(record ExitRecord) {
+	if p.in != nil {
+		p.in.shut() // before anybody is told of the exit
+	}
 	p.mu.Lock()
 	if record.Cause == 0 && p.cause == 0 && p.killedByLimit(record) {
 		record.Cause = CauseLimit
@@ -179,9 +182,6 @@ func (p *Process) noteExit(record ExitRecord) {
 		children.look(p.sweep)
 	}
 	p.mu.Unlock()
-	if p.in != nil {
-		p.in.shut()
-	}
 }
 
 func (p *Process) streamSettled() {
