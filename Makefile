@@ -55,11 +55,11 @@ test-short: ## the short tests, without the race detector
 
 .PHONY: test-race
 test-race: $(TOOLS) ## the short tests, with the race detector
-	CGO_ENABLED=1 go test -race -short ./...
+	CGO_ENABLED=1 go test -timeout 14m -race -short ./...
 
 .PHONY: test-all
 test-all: $(TOOLS) ## all tests, without the race detector
-	go test ./...
+	go test -timeout 14m ./...
 
 # Each figure beside its floor in the same run: docs/perf.md says how. Without
 # cgo, as the daemon is built.

@@ -55,9 +55,18 @@ func (w withCommand) Run() int {
 
 var errTooLong = errors.New("the test took too long")
 
+// slowPatience guards the tests that do as much as ten thousand things: each
+// step has patience, and all of them together this. It is below what go test
+// gives a package, so that the test can say where it hangs.
+const slowPatience = 5 * patience
+
 // testContext ends when the test does, or takes too long.
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errTooLong)
+	long := slowPatience
+	if testing.Short() {
+		long = patience
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), long, errTooLong)
 	t.Cleanup(cancel)
 	return ctx
 }
