@@ -159,7 +159,7 @@ func TestErrorsStaySmall(t *testing.T) {
 			t.Errorf("%s: the error is %d bytes", name, size)
 		}
 	}
-	if len(long) <= server.MaxIDBytes {
+	if len(long) <= server.MaxProcessIDBytes {
 		t.Fatal("nothing was long")
 	}
 }

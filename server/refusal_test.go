@@ -38,7 +38,7 @@ func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
 		{"NUL in the directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "/\x00" }},
 		{"no directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "" }},
 		{"relative directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "tmp" }},
-		{"long id", "process_id", func(r *start, _ *direct) { r.ProcessId = strings.Repeat("x", server.MaxIDBytes+1) }},
+		{"long id", "process_id", func(r *start, _ *direct) { r.ProcessId = strings.Repeat("x", server.MaxProcessIDBytes+1) }},
 		{"no rows", "io.terminal.size.rows", func(r *start, _ *direct) { withTerminal(r, 0, 80) }},
 		{"too many columns", "io.terminal.size.columns", func(r *start, _ *direct) { withTerminal(r, 24, 65536) }},
 		{"unknown stdin mode", "io.pipes.stdin", func(r *start, _ *direct) { withStdin(r).GetIo().GetPipes().Stdin = 9 }},
@@ -88,6 +88,33 @@ func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
 	}
 	// Nothing of all that took the id.
 	f.start(shell("p", "true"))
+}
+
+func TestAStartThatMustBeNewIsNotTakenForARepetition(t *testing.T) {
+	f := newFixture(t)
+	again := func() *execwirev1.StartProcessRequest {
+		req := shell("p", "true")
+		req.MustBeNew = true
+		return req
+	}
+	f.start(again())
+	for name, req := range map[string]*execwirev1.StartProcessRequest{"the same": again(), "without the demand": shell("p", "true")} {
+		t.Run(name, func(t *testing.T) {
+			_, err := f.processes.StartProcess(f.ctx, req)
+			expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
+		})
+	}
+}
+
+func TestAnyNameMayBeInTheEnvironment(t *testing.T) {
+	f := newFixture(t)
+	req := command("p", "env")
+	req.GetCommand().GetDirect().Env = map[string]string{"PATH": "/usr/bin:/bin", "": "nameless", "A=B": "C", "WITH SPACE": ""}
+	f.start(req)
+	got := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"}).stdout()
+	if want := "=nameless\nA=B=C\nPATH=/usr/bin:/bin\nWITH SPACE=\n"; got != want {
+		t.Errorf("the child has %q, want %q", got, want)
+	}
 }
 
 func TestStartFailuresAreTyped(t *testing.T) {

@@ -91,7 +91,7 @@ func (f *fixture) awaitDetached(id string) {
 
 func TestAMalformedAttachNamesTheField(t *testing.T) {
 	f := newFixture(t)
-	long := strings.Repeat("x", server.MaxIDBytes+1)
+	long := strings.Repeat("x", server.MaxProcessIDBytes+1)
 	many := map[string]uint64{}
 	for i := range 10_001 {
 		many[fmt.Sprint(i)] = 1
@@ -172,7 +172,7 @@ func TestAMistakeEndsAnAttachment(t *testing.T) {
 
 func TestMalformedSessionCallsNameTheField(t *testing.T) {
 	f := newFixture(t)
-	long := strings.Repeat("x", server.MaxIDBytes+1)
+	long := strings.Repeat("x", server.MaxProcessIDBytes+1)
 	list := func(m *execwirev1.ListSessionsRequest) error {
 		_, err := f.leases.ListSessions(f.ctx, m)
 		return err

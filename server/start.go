@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"slices"
@@ -51,6 +52,9 @@ func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.Sta
 	digest, err := digestOf(req)
 	if err != nil {
 		return starting{}, err
+	}
+	if req.GetMustBeNew() {
+		rand.Read(digest[:]) // equal to no other, not even to that of the same request
 	}
 	id := req.GetProcessId()
 	if id == "" {

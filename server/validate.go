@@ -12,9 +12,11 @@ import (
 
 // Bounds of fields that no configuration changes.
 const (
-	// MaxIDBytes is the longest id of a session or a process, and the longest
-	// page token.
+	// MaxIDBytes is the longest id of a session.
 	MaxIDBytes = 256
+	// MaxProcessIDBytes is the longest id of a process, and the longest page
+	// token.
+	MaxProcessIDBytes = 1024
 	// MaxWriteIDBytes is the longest id of a write.
 	MaxWriteIDBytes = 128
 	// maxSignal is the highest signal number of Linux.
@@ -96,12 +98,16 @@ func validateIDs(prefix string, m processReference) error {
 	if err := validateID(prefix+"session_id", m.GetSessionId()); err != nil {
 		return err
 	}
-	return validateID(prefix+"process_id", m.GetProcessId())
+	return validateProcessID(prefix+"process_id", m.GetProcessId())
 }
 
-func validateID(field, id string) error {
-	if len(id) > MaxIDBytes {
-		return invalidField(field, fmt.Sprintf("is longer than %d bytes", MaxIDBytes))
+func validateID(field, id string) error { return validateLength(field, id, MaxIDBytes) }
+
+func validateProcessID(field, id string) error { return validateLength(field, id, MaxProcessIDBytes) }
+
+func validateLength(field, id string, most int) error {
+	if len(id) > most {
+		return invalidField(field, fmt.Sprintf("is longer than %d bytes", most))
 	}
 	return nil
 }
@@ -127,12 +133,6 @@ func validateStart(prefix string, m *execwirev1.StartProcessRequest) error {
 func validateCommand(field string, m *execwirev1.ProcessCommand) error {
 	switch command := m.GetCommand().(type) {
 	case *execwirev1.ProcessCommand_Direct:
-		if err := validateEnv(field+".direct.env", command.Direct.GetEnv()); err != nil {
-			return err
-		}
-		if err := validateEnv(field+".direct.environment_policy.set", command.Direct.GetEnvironmentPolicy().GetSet()); err != nil {
-			return err
-		}
 		if policy := command.Direct.GetEnvironmentPolicy(); policy != nil {
 			if inherit := policy.GetInherit(); inherit < 0 || inherit > execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL {
 				return invalidField(field+".direct.environment_policy.inherit", fmt.Sprintf("cannot be %d", inherit))
@@ -145,20 +145,8 @@ func validateCommand(field string, m *execwirev1.ProcessCommand) error {
 		if !strings.HasPrefix(command.Prepared.GetExecutable(), "/") {
 			return invalidField(field+".prepared.executable", "is not an absolute path")
 		}
-		return validateEnv(field+".prepared.env", command.Prepared.GetEnv())
 	default:
 		return invalidField(field, "is missing: give a direct or a prepared command")
-	}
-	return nil
-}
-
-// validateEnv refuses names that would become other names: what is written as
-// NAME=value ends at the first "=".
-func validateEnv(field string, env map[string]string) error {
-	for name := range env {
-		if name == "" || strings.Contains(name, "=") {
-			return invalidField(field, fmt.Sprintf("has the name %q: a name is not empty and has no \"=\"", name))
-		}
 	}
 	return nil
 }
@@ -262,7 +250,7 @@ func validatePage(m pageRequest) error {
 	if m.GetPageSize() < 0 {
 		return invalidField("page_size", "is negative")
 	}
-	return validateID("page_token", m.GetPageToken())
+	return validateProcessID("page_token", m.GetPageToken())
 }
 
 // validateDuration accepts an absent duration, and one that is not negative.

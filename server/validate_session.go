@@ -23,7 +23,7 @@ func validateAttach(m *execwirev1.AttachSessionRequest) error {
 		if message.Acknowledge.GetProcessId() == "" {
 			return invalidField("acknowledge.process_id", "is empty: name the process")
 		}
-		return validateID("acknowledge.process_id", message.Acknowledge.GetProcessId())
+		return validateProcessID("acknowledge.process_id", message.Acknowledge.GetProcessId())
 	case nil:
 		return invalidField("message", "is missing: say what the client wants")
 	}
@@ -41,7 +41,7 @@ func validateAttachFirst(m *execwirev1.SessionAttach) error {
 		if id == "" {
 			return invalidField("attach.after_seq", "has a cursor without a process")
 		}
-		if err := validateID("attach.after_seq", id); err != nil {
+		if err := validateProcessID("attach.after_seq", id); err != nil {
 			return err
 		}
 	}

@@ -104,8 +104,6 @@ func validateEnvironment(env []string) error {
 		switch {
 		case !ok:
 			return invalid(fmt.Sprintf("env[%d]", i), "has no \"=\"; give NAME=value")
-		case name == "":
-			return invalid(fmt.Sprintf("env[%d]", i), "has an empty name; give NAME=value")
 		case hasNUL(entry):
 			return invalid(fmt.Sprintf("env[%q]", name), nulProblem)
 		}

@@ -82,7 +82,7 @@ func TestMalformedRequestsNameTheField(t *testing.T) {
 		{"cwd", func(s *Spec) { s.Cwd = "tmp" }},
 		{"cwd", func(s *Spec) { s.Cwd = "/" + nul }},
 		{"env[1]", func(s *Spec) { s.Env = []string{"A=1", "B"} }},
-		{"env[0]", func(s *Spec) { s.Env = []string{"=x"} }},
+		{`env[""]`, func(s *Spec) { s.Env = []string{"=" + nul} }},
 		{`env["A"]`, func(s *Spec) { s.Env = []string{"A=" + nul} }},
 		{"timeout", func(s *Spec) { s.Timeout = -1 }},
 	} {
@@ -273,7 +273,7 @@ func TestArg0IsOnlyWhatTheChildSees(t *testing.T) {
 func TestEnvironmentIsExactlyWhatWasGiven(t *testing.T) {
 	for _, terminal := range []*WindowSize{nil, {}} {
 		spec := Spec{Argv: []string{"env"}, Cwd: "/", Terminal: terminal}
-		spec.Env = []string{"B=2", "A=", "WITH SPACE=x=y", "Ä=ö", "B=3"}
+		spec.Env = []string{"B=2", "A=", "WITH SPACE=x=y", "Ä=ö", "B=3", "=nameless"}
 		heard, _ := run(t, spec)
 		got := strings.ReplaceAll(heard.stdout+heard.terminal, "\r", "")
 		if got != strings.Join(spec.Env, "\n")+"\n" {

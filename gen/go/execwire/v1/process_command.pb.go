@@ -278,7 +278,7 @@ type StartProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session to start in; empty is the default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The id of the process in its session: at most 256 bytes, chosen by the
+	// The id of the process in its session: at most 1024 bytes, chosen by the
 	// caller, taken until the record of the process is removed. Empty lets the
 	// server choose, which makes the call unsafe to retry. A retry finds the
 	// process only while its record is there: until closed_process_retention after
@@ -296,8 +296,12 @@ type StartProcessRequest struct {
 	// left of the process is killed when it closes. TerminateProcess ends
 	// descendants in either case.
 	LeaveDescendants bool `protobuf:"varint,6,opt,name=leave_descendants,json=leaveDescendants,proto3" json:"leave_descendants,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Refuses an id that is taken with PROCESS_ALREADY_EXISTS also when the same
+	// request took it, for callers to whom a repeated start is a mistake. A call
+	// that failed without an answer cannot be retried then.
+	MustBeNew     bool `protobuf:"varint,7,opt,name=must_be_new,json=mustBeNew,proto3" json:"must_be_new,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartProcessRequest) Reset() {
@@ -368,6 +372,13 @@ func (x *StartProcessRequest) GetLimits() *ProcessLimits {
 func (x *StartProcessRequest) GetLeaveDescendants() bool {
 	if x != nil {
 		return x.LeaveDescendants
+	}
+	return false
+}
+
+func (x *StartProcessRequest) GetMustBeNew() bool {
+	if x != nil {
+		return x.MustBeNew
 	}
 	return false
 }
@@ -472,6 +483,8 @@ type DirectCommand struct {
 	// The directory to start in, absolute. Required.
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// The child's environment. Without an environment policy this is all of it.
+	// The child gets each entry as NAME=value; a name may be empty and may have a
+	// "=", although few programs find such a variable. NUL is refused.
 	Env map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Builds the environment from the server's own; env then overrides it.
 	// Absent takes nothing from the server.
@@ -564,7 +577,7 @@ type PreparedCommand struct {
 	Argv []string `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
 	// The directory to start in, absolute. Required.
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// The child's whole environment.
+	// The child's whole environment; names as in DirectCommand.
 	Env           map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1279,7 +1292,7 @@ var File_execwire_v1_process_command_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\n" +
-	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\x93\x02\n" +
+	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb3\x02\n" +
 	"\x13StartProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1288,7 +1301,8 @@ const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\acommand\x18\x03 \x01(\v2\x1b.execwire.v1.ProcessCommandR\acommand\x12&\n" +
 	"\x02io\x18\x04 \x01(\v2\x16.execwire.v1.ProcessIoR\x02io\x122\n" +
 	"\x06limits\x18\x05 \x01(\v2\x1a.execwire.v1.ProcessLimitsR\x06limits\x12+\n" +
-	"\x11leave_descendants\x18\x06 \x01(\bR\x10leaveDescendants\"\x8d\x01\n" +
+	"\x11leave_descendants\x18\x06 \x01(\bR\x10leaveDescendants\x12\x1e\n" +
+	"\vmust_be_new\x18\a \x01(\bR\tmustBeNew\"\x8d\x01\n" +
 	"\x0eProcessCommand\x124\n" +
 	"\x06direct\x18\x01 \x01(\v2\x1a.execwire.v1.DirectCommandH\x00R\x06direct\x12:\n" +
 	"\bprepared\x18\x02 \x01(\v2\x1c.execwire.v1.PreparedCommandH\x00R\bpreparedB\t\n" +
