@@ -1,0 +1,76 @@
+package jsonrpc
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// Base64 is a parameter that is a string of standard base64 with padding, and
+// is decoded strictly: no other alphabet, no line breaks, no bits that say
+// nothing. The bytes are the receiver's own.
+type Base64 []byte
+
+// AppendBase64 appends data as a JSON string of standard base64 with padding.
+func AppendBase64(dst, data []byte) []byte {
+	dst = append(dst, '"')
+	dst = base64.StdEncoding.AppendEncode(dst, data)
+	return append(dst, '"')
+}
+
+// DecodeBase64 decodes standard base64 with padding, strictly, into new memory.
+// Its errors are those of the reference: "Invalid symbol 42, offset 0.",
+// "Invalid padding", "Invalid last symbol 108, offset 2.".
+func DecodeBase64(text []byte) ([]byte, error) {
+	if len(text)%4 == 0 {
+		data := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+		n, err := base64.StdEncoding.Strict().Decode(data, text)
+		// The standard library skips line breaks, so that fewer bytes come out.
+		if err == nil && n == len(data)-padding(text) {
+			return data[:n], nil
+		}
+	}
+	return nil, base64Mistake(text)
+}
+
+// padding returns how many signs of padding end text.
+func padding(text []byte) int {
+	switch n := len(text); {
+	case n > 1 && text[n-2] == '=':
+		return 2
+	case n > 0 && text[n-1] == '=':
+		return 1
+	}
+	return 0
+}
+
+const base64Alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+// base64Mistake says what is wrong with text that cannot be decoded.
+func base64Mistake(text []byte) error {
+	symbols := 0
+	for symbols < len(text) && strings.IndexByte(base64Alphabet, text[symbols]) >= 0 {
+		symbols++
+	}
+	padded := symbols
+	for padded < len(text) && text[padded] == '=' {
+		padded++
+	}
+	needed := (4 - symbols%4) % 4
+	switch {
+	case padded < len(text):
+		return base64Errorf("Invalid symbol %d, offset %d.", text[padded], padded)
+	case needed == 3 && padded == symbols, padded-symbols < needed:
+		return base64Error("Invalid padding")
+	case padded-symbols > needed || needed == 3:
+		return base64Errorf("Invalid symbol %d, offset %d.", '=', symbols)
+	}
+	return base64Errorf("Invalid last symbol %d, offset %d.", text[symbols-1], symbols-1)
+}
+
+// base64Error is worded as the reference words it.
+type base64Error string
+
+func base64Errorf(format string, args ...any) error { return base64Error(fmt.Sprintf(format, args...)) }
+
+func (e base64Error) Error() string { return string(e) }
