@@ -70,8 +70,11 @@ func (d *Daemon) openListeners(ctx context.Context) (list []listen.Listener, err
 		if err != nil {
 			return list, err
 		}
-		if url.Scheme == listen.SchemeOff {
+		switch url.Scheme {
+		case listen.SchemeOff:
 			continue
+		case listen.SchemeWS, listen.SchemeWSS, listen.SchemeStdio:
+			return list, fmt.Errorf("failed to listen on %s: nothing answers JSON-RPC yet", url)
 		}
 		if url.Scheme == listen.SchemeGRPCS && locks.TLS == nil && d.cfg.TLSCertificate != "" && d.cfg.TLSKey != "" {
 			if locks.TLS, err = d.loadTLS(); err != nil {

@@ -9,9 +9,6 @@ type Kind int
 const (
 	// KindMalformed means that the URL cannot be read.
 	KindMalformed Kind = iota + 1
-	// KindNoSuchDoor means that the scheme is known and this build has no door
-	// for it.
-	KindNoSuchDoor
 	// KindNotLoopback means that the address can be reached from beyond this
 	// host.
 	KindNotLoopback
@@ -35,7 +32,7 @@ const (
 // String returns the kind in words.
 func (k Kind) String() string {
 	names := [...]string{
-		KindMalformed: "malformed", KindNoSuchDoor: "no such door", KindNotLoopback: "not loopback",
+		KindMalformed: "malformed", KindNotLoopback: "not loopback",
 		KindUnauthenticated: "unauthenticated", KindNoCertificate: "no certificate",
 		KindTooLong: "too long", KindOff: "off", KindInUse: "in use", KindInTheWay: "in the way", KindSystem: "system",
 	}

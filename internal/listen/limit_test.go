@@ -13,7 +13,7 @@ import (
 // A door that nobody shows anything at has its connections in the order in which
 // they come; those that are too many are closed at once.
 func TestConnectionsAreBounded(t *testing.T) {
-	for _, raw := range []string{"grpc://127.0.0.1:0", "unix://" + socketPath(t)} {
+	for _, raw := range []string{"grpc://127.0.0.1:0", "unix://" + socketPath(t), "ws://127.0.0.1:0"} {
 		t.Run(raw[:4], func(t *testing.T) {
 			u, err := listen.Parse(raw)
 			if err != nil {

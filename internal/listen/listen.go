@@ -20,14 +20,16 @@ type Listener interface {
 
 // Locks is what doors are secured with.
 type Locks struct {
-	// TLS is what a grpcs door needs; the others do without.
+	// TLS is what grpcs and wss doors need; the others do without.
 	TLS *TLS
 	// Authenticated is whether callers are let in by what they show, so that a
 	// grpcs door may be reached from beyond this host.
 	Authenticated bool
+	// WebsocketAuthenticated is the same of ws and wss doors.
+	WebsocketAuthenticated bool
 	// Unadmitted is how many bytes may come on one connection before somebody is
 	// let in on it; a handshake counts. A connection that sends more is closed. It
-	// is for grpcs doors, and for grpc doors if Authenticated.
+	// is for doors with TLS, and for those where callers are authenticated.
 	Unadmitted int
 	// Connections is how many each door has at once; 0 is any number. When there
 	// are as many, a new one is closed at once. On doors that Unadmitted is for it
@@ -36,6 +38,10 @@ type Locks struct {
 	// Full is told the door of each connection that was closed for that. It is
 	// called concurrently and must not block; nil is not told.
 	Full func(URL)
+	// HandshakeFailed is told of clients that did not get through the handshake
+	// of a wss door, but for those that were lost during it or left. It is called
+	// concurrently and must not block; nil is not told.
+	HandshakeFailed func(remote net.Addr, err error)
 }
 
 // Listen opens the door that u names. It may wait for another server that is
@@ -50,6 +56,10 @@ func Listen(ctx context.Context, u URL, locks Locks) (Listener, error) {
 		return listenGRPCS(ctx, u, locks)
 	case SchemeUnix:
 		return listenUnix(ctx, u, locks)
+	case SchemeWS, SchemeWSS:
+		return listenWebsocket(ctx, u, locks)
+	case SchemeStdio:
+		return nil, &Error{Kind: KindOff, URL: u.String(), Problem: "standard input and output are there already, and are no listener"}
 	case SchemeOff:
 		return nil, &Error{Kind: KindOff, URL: u.String(), Problem: "there is nothing to listen on"}
 	default:
@@ -92,8 +102,7 @@ func listenGRPC(ctx context.Context, u URL, locks Locks) (Listener, error) {
 func listenGRPCS(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	switch {
 	case locks.TLS == nil:
-		return nil, &Error{Kind: KindNoCertificate, URL: u.String(), Problem: "TLS needs a certificate and its key",
-			Fix: "set tls_certificate_file and tls_key_file"}
+		return nil, noCertificate(u)
 	case !u.Addr.Addr().IsLoopback() && !locks.Authenticated:
 		return nil, &Error{Kind: KindUnauthenticated, URL: u.String(),
 			Problem: fmt.Sprintf("host %s is not a loopback address, and whoever reaches it could run commands here", u.Addr.Addr()),
@@ -104,6 +113,11 @@ func listenGRPCS(ctx context.Context, u URL, locks Locks) (Listener, error) {
 		return nil, err
 	}
 	return &tlsListener{Listener: lis, url: bound, locks: locks, limiter: newLimiter(bound, locks)}, nil
+}
+
+func noCertificate(u URL) *Error {
+	return &Error{Kind: KindNoCertificate, URL: u.String(), Problem: "TLS needs a certificate and its key",
+		Fix: "set tls_certificate_file and tls_key_file"}
 }
 
 // listenTCP returns a listener and u with the port that it has.

@@ -44,7 +44,11 @@ func TestListenRefusesWhatParseWould(t *testing.T) {
 		{listen.URL{Scheme: listen.SchemeGRPCS}, listen.KindNoCertificate},
 		{listen.URL{Scheme: listen.SchemeUnix, Path: "relative"}, listen.KindMalformed},
 		{listen.URL{Scheme: listen.SchemeOff}, listen.KindOff},
-		{listen.URL{Scheme: "ws"}, listen.KindMalformed},
+		{listen.URL{Scheme: listen.SchemeWS, Addr: netip.MustParseAddrPort("0.0.0.0:0")}, listen.KindUnauthenticated},
+		{listen.URL{Scheme: listen.SchemeWS}, listen.KindUnauthenticated},
+		{listen.URL{Scheme: listen.SchemeWSS, Addr: netip.MustParseAddrPort("127.0.0.1:0")}, listen.KindNoCertificate},
+		{listen.URL{Scheme: listen.SchemeStdio}, listen.KindOff},
+		{listen.URL{Scheme: "http"}, listen.KindMalformed},
 		{listen.URL{}, listen.KindMalformed},
 	} {
 		l, err := listen.Listen(t.Context(), tc.url, listen.Locks{Authenticated: true})

@@ -16,20 +16,23 @@ const (
 	SchemeGRPC  Scheme = "grpc"  // gRPC over loopback TCP
 	SchemeGRPCS Scheme = "grpcs" // gRPC over TLS
 	SchemeUnix  Scheme = "unix"  // gRPC over a unix socket
+	SchemeWS    Scheme = "ws"    // JSON-RPC over websockets
+	SchemeWSS   Scheme = "wss"   // JSON-RPC over websockets with TLS
+	SchemeStdio Scheme = "stdio" // JSON-RPC over standard input and output
 	SchemeOff   Scheme = "off"   // no door
 )
 
 // URL names a door. It is comparable; [Parse] makes valid ones.
 type URL struct {
 	Scheme Scheme         // which door, and which field below counts
-	Addr   netip.AddrPort // of SchemeGRPC and SchemeGRPCS; port 0 lets the kernel choose
+	Addr   netip.AddrPort // of TCP doors; port 0 lets the kernel choose
 	Path   string         // of SchemeUnix: absolute and clean
 }
 
 // String returns the URL in the form that Parse reads.
 func (u URL) String() string {
 	switch u.Scheme {
-	case SchemeGRPC, SchemeGRPCS:
+	case SchemeGRPC, SchemeGRPCS, SchemeWS, SchemeWSS:
 		return string(u.Scheme) + "://" + u.Addr.String()
 	case SchemeUnix:
 		return "unix://" + u.Path
@@ -42,17 +45,17 @@ func (u URL) String() string {
 const maxPath = 107
 
 const (
-	example  = "write for example grpc://127.0.0.1:7420, grpcs://0.0.0.0:7420, unix:///run/execwire/execwire.sock or off"
-	whatOpen = "this build can listen on grpc://127.0.0.1:PORT, grpcs://ADDRESS:PORT and unix:///PATH"
+	example = "write for example grpc://127.0.0.1:7420, grpcs://0.0.0.0:7420, unix:///run/execwire/execwire.sock, " +
+		"ws://127.0.0.1:7421, wss://0.0.0.0:7421, stdio or off"
 	loopback = "only loopback may listen without TLS: listen on grpcs://ADDRESS:%d, or " +
 		"on grpc://127.0.0.1:%[1]d or a unix socket and reach it through an SSH tunnel, ssh -L %[1]d:127.0.0.1:%[1]d HOST"
 	defaultPort = 7420
 )
 
-// Parse reads grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH or off. HOST is
-// an address, of grpc a loopback one, or localhost, which means 127.0.0.1
-// whatever the resolver says. The error is an *[Error] of kind malformed, no
-// such door, not loopback or too long.
+// Parse reads grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT,
+// wss://HOST:PORT, stdio (or stdio://) or off. HOST is an address, of grpc a
+// loopback one, or localhost, which means 127.0.0.1 whatever the resolver says.
+// The error is an *[Error] of kind malformed, not loopback or too long.
 func Parse(raw string) (URL, error) {
 	scheme, rest, found := strings.Cut(raw, "://")
 	switch scheme {
@@ -61,21 +64,19 @@ func Parse(raw string) (URL, error) {
 			return URL{}, malformed(raw, fmt.Sprintf("%q lacks its ://", scheme))
 		}
 	case "off", "stdio":
-		if found {
+		if rest != "" || found && scheme == "off" {
 			return URL{}, malformed(raw, fmt.Sprintf("%s takes no address", scheme))
 		}
 	}
 	switch scheme {
 	case "grpc":
 		return parseGRPC(raw, rest)
-	case "grpcs":
-		return parseGRPCS(raw, rest)
+	case "grpcs", "ws", "wss":
+		return parseAddress(Scheme(scheme), raw, rest)
 	case "unix":
 		return parseUnix(raw, rest)
-	case "off":
-		return URL{Scheme: SchemeOff}, nil
-	case "ws", "wss", "stdio":
-		return URL{}, &Error{Kind: KindNoSuchDoor, URL: raw, Problem: fmt.Sprintf("this build has no %s door yet", scheme), Fix: whatOpen}
+	case "stdio", "off":
+		return URL{Scheme: Scheme(scheme)}, nil
 	case "":
 		return URL{}, malformed(raw, "there is no scheme")
 	}
@@ -100,7 +101,9 @@ func parseGRPC(raw, rest string) (URL, error) {
 	return URL{Scheme: SchemeGRPC, Addr: addr}, nil
 }
 
-func parseGRPCS(raw, rest string) (URL, error) {
+// parseAddress reads the URL of a door that [Listen] decides about, which knows
+// whether anybody has to show who he is.
+func parseAddress(scheme Scheme, raw, rest string) (URL, error) {
 	host, addr, err := parseHostPort(raw, rest)
 	if err != nil {
 		return URL{}, err
@@ -108,7 +111,7 @@ func parseGRPCS(raw, rest string) (URL, error) {
 	if !addr.Addr().IsValid() {
 		return URL{}, malformed(raw, fmt.Sprintf("host %q is a name: an address of this machine is needed, 0.0.0.0 or [::] for all of them", host))
 	}
-	return URL{Scheme: SchemeGRPCS, Addr: addr}, nil
+	return URL{Scheme: scheme, Addr: addr}, nil
 }
 
 // parseHostPort returns the host as it was given, and its address, which is

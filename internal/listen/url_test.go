@@ -27,6 +27,13 @@ func TestParse(t *testing.T) {
 		"unix:///a b/%41":                     "unix:///a b/%41", // taken as it is
 		"unix:///" + strings.Repeat("x", 106): "unix:///" + strings.Repeat("x", 106),
 		"off":                                 "off",
+		"ws://127.0.0.1:7421":                 "ws://127.0.0.1:7421",
+		"ws://0.0.0.0:0":                      "ws://0.0.0.0:0", // Listen decides
+		"ws://[::1]:0":                        "ws://[::1]:0",
+		"ws://localhost:7421":                 "ws://127.0.0.1:7421",
+		"wss://[2001:db8::1]:1":               "wss://[2001:db8::1]:1",
+		"stdio":                               "stdio",
+		"stdio://":                            "stdio",
 	} {
 		t.Run(raw, func(t *testing.T) {
 			u, err := listen.Parse(raw)
@@ -86,9 +93,14 @@ func TestParseRefuses(t *testing.T) {
 		{"grpcs://:7420", listen.KindMalformed, []string{"no host"}},
 		{"grpcs://0.0.0.0:7420/x", listen.KindMalformed, []string{`'/'`}},
 		{"grpcs://[fe80::1%eth0]:7420", listen.KindMalformed, []string{"zone"}},
-		{"ws://127.0.0.1:7421", listen.KindNoSuchDoor, []string{"no ws door yet", "grpc://127.0.0.1:PORT", "grpcs://", "unix:///PATH"}},
-		{"wss://127.0.0.1:7421", listen.KindNoSuchDoor, []string{"no wss door yet"}},
-		{"stdio", listen.KindNoSuchDoor, []string{"no stdio door yet"}},
+		{"ws", listen.KindMalformed, []string{"lacks its ://"}},
+		{"ws://127.0.0.1", listen.KindMalformed, []string{"no port"}},
+		{"ws://127.0.0.1:0/path", listen.KindMalformed, []string{`'/'`}},
+		{"ws://127.0.0.1:99999", listen.KindMalformed, []string{`port "99999"`}},
+		{"ws://example.com:7421", listen.KindMalformed, []string{"example.com", "0.0.0.0"}},
+		{"wss://example.com:7421", listen.KindMalformed, []string{"example.com"}},
+		{"stdio://x", listen.KindMalformed, []string{"stdio takes no address", "ws://127.0.0.1:7421"}},
+		{"stdio:", listen.KindMalformed, []string{"no scheme"}},
 
 		{"grpc://0.0.0.0:7420", listen.KindNotLoopback, []string{"0.0.0.0", "grpcs://ADDRESS:7420", "ssh -L 7420:127.0.0.1:7420 HOST"}},
 		{"grpc://[::]:7420", listen.KindNotLoopback, nil},

@@ -1,0 +1,192 @@
+package listen_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/listen"
+)
+
+// mustListenWith opens the door with these locks and closes it with the test.
+func mustListenWith(t *testing.T, raw string, locks listen.Locks) listen.Listener {
+	t.Helper()
+	u, err := listen.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := listen.Listen(t.Context(), u, locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// Whoever reaches a door beyond loopback has to show something, with TLS too.
+func TestWebsocketDoorsBeyondLoopbackAskWhoComes(t *testing.T) {
+	l := newLocked(t)
+	for raw, locks := range map[string]listen.Locks{
+		"ws://0.0.0.0:0":  {Authenticated: true},
+		"ws://[::]:0":     {},
+		"wss://0.0.0.0:0": {TLS: l.lock, Authenticated: true},
+	} {
+		u, err := listen.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = listen.Listen(t.Context(), u, locks)
+		var typed *listen.Error
+		if !errors.As(err, &typed) || typed.Kind != listen.KindUnauthenticated {
+			t.Fatalf("Listen(%s) = %v, want an Error of kind %v", raw, err, listen.KindUnauthenticated)
+		}
+		for _, text := range []string{"ws_auth", "--ws-auth", "principals_file", string(u.Scheme) + "://127.0.0.1:"} {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("the message %q does not tell %q", err, text)
+			}
+		}
+		locks.WebsocketAuthenticated = true
+		if got := mustListenWith(t, raw, locks).URL(); got.Scheme != u.Scheme || got.Addr.Addr() != u.Addr.Addr() || got.Addr.Port() == 0 {
+			t.Errorf("with authentication %s listens on %v", raw, got)
+		}
+	}
+}
+
+func TestWhoComesThroughAWebsocketDoor(t *testing.T) {
+	for _, authenticated := range []bool{false, true} {
+		lis := mustListenWith(t, "ws://127.0.0.1:0", listen.Locks{WebsocketAuthenticated: authenticated, Unadmitted: 4, Connections: 1})
+		roundTrip(t, lis)
+		client, err := net.Dial("tcp", lis.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = client.Close() }()
+		conn, err := lis.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := listen.AuthInfoOf(around{conn})
+		local, ok := info.(listen.LoopbackAuthInfo)
+		if err != nil || !ok || local.Admitted() == authenticated {
+			t.Errorf("authenticated %v: AuthInfo %#v, %v", authenticated, info, err)
+		}
+		if !authenticated {
+			continue
+		}
+		if _, err := client.Write([]byte("123456")); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.ReadFull(conn, make([]byte, 4)); err != nil {
+			t.Errorf("read %d, %v", n, err)
+		}
+		if n, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("read %d more than a stranger may send", n)
+		}
+		local.Admit()
+		if n, err := io.ReadFull(conn, make([]byte, 2)); err != nil {
+			t.Errorf("once admitted: read %d, %v", n, err)
+		}
+	}
+}
+
+// around is a connection that somebody wraps.
+type around struct{ inner net.Conn }
+
+func (a around) NetConn() net.Conn                { return a.inner }
+func (a around) Read(p []byte) (int, error)       { return a.inner.Read(p) }
+func (a around) Write(p []byte) (int, error)      { return a.inner.Write(p) }
+func (a around) Close() error                     { return a.inner.Close() }
+func (a around) LocalAddr() net.Addr              { return a.inner.LocalAddr() }
+func (a around) RemoteAddr() net.Addr             { return a.inner.RemoteAddr() }
+func (a around) SetDeadline(t time.Time) error    { return a.inner.SetDeadline(t) }
+func (a around) SetReadDeadline(time.Time) error  { return nil }
+func (a around) SetWriteDeadline(time.Time) error { return nil }
+
+// farAway is a connection from another host.
+type farAway struct{ net.Conn }
+
+func (farAway) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 7421} }
+func (farAway) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 1} }
+
+func TestAnotherHostIsNotLoopback(t *testing.T) {
+	a, b := net.Pipe()
+	defer func() { _, _ = a.Close(), b.Close() }()
+	if info, err := listen.AuthInfoOf(listen.Counted(farAway{a})); err != nil || info.AuthType() != "none" {
+		t.Errorf("AuthInfoOf = %#v, %v", info, err)
+	}
+	if info, err := listen.AuthInfoOf(a); err == nil {
+		t.Errorf("AuthInfoOf of a %T = %#v, want an error", a, info)
+	}
+}
+
+// The handshake is made by the first read, so that a client that is slow with it
+// keeps nobody waiting at the door.
+func TestHandshakesAtAWebsocketDoor(t *testing.T) {
+	l := newLocked(t)
+	lis := mustListenWith(t, "wss://127.0.0.1:0", listen.Locks{TLS: l.lock, WebsocketAuthenticated: true, Unadmitted: unadmitted,
+		HandshakeFailed: func(_ net.Addr, err error) { l.failed <- err }})
+	meet := func(change func(*tls.Config)) (net.Conn, chan error) {
+		t.Helper()
+		said := make(chan error, 1)
+		go func() {
+			_, err := l.knock(t, lis, change)
+			said <- err
+		}()
+		conn, err := lis.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(hangGuard))
+		return conn, said
+	}
+	silent, err := net.Dial("tcp", lis.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	first, err := lis.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Close() }()
+	if info, err := listen.AuthInfoOf(first); err == nil {
+		t.Errorf("before the handshake AuthInfo is %#v", info)
+	}
+
+	conn, said := meet(with(l.clients.Issue("ci"), t))
+	reads := make(chan error, 1)
+	go func() { _, err := conn.Read(make([]byte, 1)); reads <- err }()
+	if _, err := conn.Write([]byte("hello")); err != nil {
+		t.Error(err)
+	}
+	info, err := listen.AuthInfoOf(conn)
+	tlsInfo, ok := info.(listen.TLSAuthInfo)
+	if err != nil || !ok || tlsInfo.Admitted() || len(tlsInfo.State.VerifiedChains) != 1 {
+		t.Errorf("AuthInfo %#v, %v", info, err)
+	}
+	_ = conn.Close()
+	if err := <-said; err != nil {
+		t.Errorf("the client: %v", err)
+	}
+	<-reads
+
+	conn, said = meet(with(l.ca.Issue("ci"), t))
+	if n, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Errorf("read %d through a handshake that failed", n)
+	}
+	select {
+	case err := <-l.failed:
+		if !strings.Contains(err.Error(), "unknown authority") {
+			t.Errorf("told of %v", err)
+		}
+	case <-time.After(hangGuard):
+		t.Error("a failed handshake is not told")
+	}
+	_ = conn.Close()
+	<-said
+}
