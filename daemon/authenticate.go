@@ -37,7 +37,7 @@ type doorkeeper struct {
 func newDoorkeeper(cfg config.Config, logger *slog.Logger) (*doorkeeper, error) {
 	k := &doorkeeper{logger: logger}
 	var err error
-	k.authenticator, err = auth.NewAuthenticator(cfg.Principals, func(err error) {
+	k.authenticator, err = auth.NewAuthenticator(cfg.Principals, auth.WebsocketOptions{}, func(err error) {
 		logger.Error("the table of principals cannot be read again; the old one stays in force", "error", err)
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func unchanged(*x509.Certificate) {}
 
 func newAuthenticator(t *testing.T) *auth.Authenticator {
 	t.Helper()
-	a, err := auth.NewAuthenticator(directory(t, table), func(err error) { t.Error(err) })
+	a, err := auth.NewAuthenticator(directory(t, table), auth.WebsocketOptions{}, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func expectCaller(t *testing.T, caller auth.Caller, err error, want string, kind
 
 func TestOnBehalfOf(t *testing.T) {
 	listed := newAuthenticator(t)
-	open, err := auth.NewAuthenticator("", nil)
+	open, err := auth.NewAuthenticator("", auth.WebsocketOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestOnBehalfOf(t *testing.T) {
 }
 
 func TestWithoutTable(t *testing.T) {
-	a, err := auth.NewAuthenticator("", nil)
+	a, err := auth.NewAuthenticator("", auth.WebsocketOptions{}, nil)
 	if err != nil || a.HasTable() {
 		t.Fatalf("%v, has a table: %v", err, a.HasTable())
 	}
@@ -216,7 +216,7 @@ func TestWithoutTable(t *testing.T) {
 
 func TestABrokenTableIsRefusedAtTheStart(t *testing.T) {
 	var typed *auth.TableError
-	if _, err := auth.NewAuthenticator(t.TempDir()+"/none", nil); !errors.As(err, &typed) || !errors.Is(err, os.ErrNotExist) {
+	if _, err := auth.NewAuthenticator(t.TempDir()+"/none", auth.WebsocketOptions{}, nil); !errors.As(err, &typed) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("NewAuthenticator = %v", err)
 	}
 }

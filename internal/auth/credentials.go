@@ -22,6 +22,10 @@ type Credentials struct {
 	Loopback bool
 	// InProcess is whether the caller is the program that contains the server.
 	InProcess bool
+	// Known is who the caller was found to be when its connection began, on which
+	// it shows nothing any more. Only what that one may do now is looked up. Nobody
+	// is for callers that are found out by the above.
+	Known Principal
 	// OnBehalfOf names whom the caller acts for; empty is itself.
 	OnBehalfOf string
 }
@@ -35,6 +39,14 @@ type Caller struct {
 	Via Principal
 	// May is what is allowed.
 	May Permissions
+}
+
+// Self is who makes the call in person: Via, or Principal if it acts for itself.
+func (c Caller) Self() Principal {
+	if !c.Via.IsZero() {
+		return c.Via
+	}
+	return c.Principal
 }
 
 // Unrestricted returns p itself as a caller that may do everything.

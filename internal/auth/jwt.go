@@ -19,6 +19,7 @@ type JWTOptions struct {
 	Issuer         string            // required iss; empty takes any
 	Audience       string            // required among aud; empty takes any
 	MaxClockSkew   time.Duration     // by how much clocks may differ
+	AnySubject     bool              // sub may be absent
 	Now            func() time.Time  // the clock; nil is time.Now
 }
 
@@ -49,8 +50,8 @@ func NewJWT(opts JWTOptions) *JWT {
 	return &JWT{opts: opts, parser: jwt.NewParser(settings...)}
 }
 
-// Verify returns the subject of a token that is good now. A token needs exp and
-// sub; nbf is honoured. The error is an *[Error] whose kind says why it is not.
+// Verify returns the subject of a token that is good now. A token needs exp and,
+// unless the options say otherwise, sub; nbf is honoured. The error is an *[Error] whose kind says why it is not.
 func (j *JWT) Verify(token string) (subject string, err error) {
 	// A map, because a struct would also be filled from claims whose names differ
 	// in case, which an issuer may leave to others to fill in.
@@ -67,7 +68,7 @@ func (j *JWT) Verify(token string) (subject string, err error) {
 		return "", jwtError(KindIssuerMismatch, fmt.Errorf("its iss is not %q", j.opts.Issuer))
 	case j.opts.Audience != "" && !slices.Contains(audience, j.opts.Audience):
 		return "", jwtError(KindAudienceMismatch, fmt.Errorf("its aud has no %q", j.opts.Audience))
-	case subject == "":
+	case subject == "" && !j.opts.AnySubject:
 		return "", jwtError(KindTokenInvalid, errors.New("it has no sub"))
 	}
 	return subject, nil

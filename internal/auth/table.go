@@ -23,7 +23,10 @@ type Table struct {
 	owners  []int
 	by      map[selector]int // whom a credential belongs to
 	jwt     *JWT             // nil takes no signed tokens
-	now     func() time.Time
+	// websocket are tokens of [Websocket] that the table does not have; nil if
+	// there are none.
+	websocket *websocketTokens
+	now       func() time.Time
 }
 
 // entry is one principal.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -23,8 +24,24 @@ func (t *Table) Authenticate(c Credentials) (Caller, error) {
 	return t.actFor(Caller{Principal: Principal{Name: e.name}, May: e.may}, e.onBehalfOf, c.OnBehalfOf)
 }
 
+// admitWebsocket lets [Websocket] in by tokens, with everything unless it is
+// listed. It is called before the table is used.
+func (t *Table) admitWebsocket(tokens *websocketTokens) {
+	t.websocket = tokens
+	if _, listed := t.byName[Websocket.Name]; !listed {
+		t.byName[Websocket.Name] = len(t.entries)
+		t.entries = append(t.entries, entry{name: Websocket.Name, may: Everything})
+	}
+}
+
 // find returns the entry that c belongs to.
 func (t *Table) find(c Credentials) (int, error) {
+	if !c.Known.IsZero() {
+		if i, listed := t.byName[c.Known.Name]; listed {
+			return i, nil
+		}
+		return 0, failed(KindNotListed, "caller", "the table has no principal %q any more", c.Known.Name)
+	}
 	certified := -1
 	if len(c.Certificates) > 0 {
 		var err error
@@ -65,6 +82,22 @@ func (t *Table) findToken(token string) (int, error) {
 	} else if i >= 0 { // of a token_sha256, which does not tell
 		return 0, failed(KindTokenInvalid, "bearer of a token", "it is that of %s, but has less than %d bytes", t.entries[t.owners[i]].name, MinSecretBytes)
 	}
+	i, err := t.findSigned(token)
+	if err == nil || t.websocket == nil {
+		return i, err
+	}
+	other := t.websocket.check(token)
+	if other == nil {
+		return t.byName[Websocket.Name], nil
+	}
+	if kindOf(err) == KindTokenInvalid { // of the two reasons the one that says more
+		err = other
+	}
+	return 0, err
+}
+
+// findSigned returns the entry of a token that is signed.
+func (t *Table) findSigned(token string) (int, error) {
 	if t.jwt == nil {
 		return 0, failed(KindTokenInvalid, "bearer of a token", "no principal has it")
 	}
@@ -76,6 +109,15 @@ func (t *Table) findToken(token string) (int, error) {
 		return i, nil
 	}
 	return 0, failed(KindNotListed, "bearer of a signed token", "no principal has the subject %.140q", subject)
+}
+
+// kindOf is that of an *[Error]; 0 of another.
+func kindOf(err error) Kind {
+	var typed *Error
+	if !errors.As(err, &typed) {
+		return 0
+	}
+	return typed.Kind
 }
 
 // findCertificate returns the entry that has cert, or -1. The time of a
