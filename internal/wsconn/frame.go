@@ -1,0 +1,68 @@
+package wsconn
+
+import "encoding/binary"
+
+// Opcodes of RFC 6455, section 5.2.
+const (
+	opContinuation = 0x0
+	opText         = 0x1
+	opClose        = 0x8
+	opPing         = 0x9
+	opPong         = 0xa
+)
+
+// Bits of the first two bytes of a frame.
+const (
+	bitFinal   = 0x80
+	bitControl = 0x08
+	bitMasked  = 0x80
+	opcodeBits = 0x0f
+	lengthBits = 0x7f
+)
+
+// Values of the seven length bits that say that the length follows.
+const (
+	length16 = 126
+	length64 = 127
+)
+
+// maxControlPayload is what RFC 6455 allows a control frame to carry.
+const maxControlPayload = 125
+
+// maxHeader is the longest header of a frame: two bytes, the length, the mask.
+const maxHeader = 2 + 8 + 4
+
+// appendHeader appends the header of a frame. key is nil for an unmasked one.
+func appendHeader(dst []byte, first byte, length int, key []byte) []byte {
+	var masked byte
+	if key != nil {
+		masked = bitMasked
+	}
+	dst = append(dst, first)
+	switch {
+	case length < length16:
+		dst = append(dst, masked|byte(length))
+	case length < 1<<16:
+		dst = binary.BigEndian.AppendUint16(append(dst, masked|length16), uint16(length))
+	default:
+		dst = binary.BigEndian.AppendUint64(append(dst, masked|length64), uint64(length))
+	}
+	return append(dst, key...)
+}
+
+// mask combines b in place with key, b being what follows the first offset bytes
+// of its frame.
+func mask(b, key []byte, offset int) {
+	var turned [8]byte
+	for i := range turned {
+		turned[i] = key[(offset+i)%len(key)]
+	}
+	word := binary.LittleEndian.Uint64(turned[:])
+	for len(b) >= len(turned) {
+		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)^word)
+		b = b[len(turned):]
+	}
+	for i := range b {
+		b[i] ^= turned[i]
+	}
+}

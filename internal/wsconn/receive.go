@@ -1,0 +1,123 @@
+package wsconn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/coder/websocket"
+)
+
+// Sizes of the buffer of a message that is being received: it begins small and
+// doubles, so that a peer has to send what it wants kept.
+const (
+	firstReceiveBytes = 4 << 10
+	// keptReceiveBytes is the largest that is used again.
+	keptReceiveBytes = 64 << 10
+)
+
+// receiveBuffers are those that nobody uses.
+var receiveBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, firstReceiveBytes)
+	return &b
+}}
+
+// Receive returns the next message, which is valid until the next Receive. It
+// blocks until there is one. Text and binary messages are the same, and text is
+// not checked to be UTF-8. The error is
+//   - io.EOF if the peer closed the connection with code 1000,
+//   - a [*TooLargeError] if a frame or the message is beyond its limit,
+//   - a [*ClosedError] in it if the peer closed the connection with another code,
+//   - net.ErrClosed in it after Close,
+//   - anything else if the connection was lost.
+//
+// After an error nothing more can be received.
+func (c *Conn) Receive() ([]byte, error) {
+	c.release()
+	if c.over.Err() != nil {
+		return nil, c.ending()
+	}
+	if err := c.receive(); err != nil {
+		c.release()
+		c.end(c.meaning(err))
+		return nil, c.ending()
+	}
+	return c.received, nil
+}
+
+// receive reads a message into received.
+func (c *Conn) receive() error {
+	_, message, err := c.ws.Reader(context.Background())
+	if err != nil {
+		return err
+	}
+	b := *receiveBuffers.Get().(*[]byte)
+	for {
+		if len(b) == cap(b) {
+			b = grown(b)
+		}
+		n, err := message.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err != nil {
+			c.received = b
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// grown returns a copy of b with twice the room.
+func grown(b []byte) []byte {
+	twice := make([]byte, len(b), 2*cap(b))
+	copy(twice, b)
+	keep(b)
+	return twice
+}
+
+func keep(b []byte) {
+	if cap(b) <= keptReceiveBytes {
+		b = b[:0]
+		receiveBuffers.Put(&b)
+	}
+}
+
+// release gives up the message that was returned last.
+func (c *Conn) release() {
+	if c.received != nil {
+		keep(c.received)
+		c.received = nil
+	}
+}
+
+// meaning says what an error of reading tells about the connection.
+func (c *Conn) meaning(err error) error {
+	var parted websocket.CloseError
+	if errors.As(err, &parted) {
+		if parted.Code == websocket.StatusNormalClosure {
+			return io.EOF
+		}
+		return &ClosedError{Code: int(parted.Code), Reason: parted.Reason}
+	}
+	if found := c.wire.failure(); found != nil {
+		err = found
+	}
+	if tooLarge, ok := errors.AsType[*TooLargeError](err); ok {
+		return tooLarge
+	}
+	return notNormal(err)
+}
+
+// ending is what Receive returns when the connection is over.
+func (c *Conn) ending() error {
+	cause := context.Cause(c.over)
+	if cause == io.EOF {
+		return io.EOF
+	}
+	if _, ok := cause.(*TooLargeError); ok {
+		return cause
+	}
+	return c.failed("receive", cause)
+}

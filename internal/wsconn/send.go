@@ -1,0 +1,91 @@
+package wsconn
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// Frames that are sent. Many peers refuse one of more than 16 MiB, and control
+// frames wait for the end of one.
+const (
+	sentFrameBytes = 1 << 20
+	fragmentBytes  = 64 << 10
+)
+
+// Send sends one text message, which it does not keep. It may return before the
+// bytes are on the wire, and blocks while the buffer is full; it is not an error
+// that the peer does not read. A message of more than 1 MiB leaves in several
+// frames.
+func (c *Conn) Send(message []byte) error {
+	opcode := byte(opText)
+	for len(message) > sentFrameBytes {
+		if err := c.wire.out.data(opcode, message[:sentFrameBytes]); err != nil {
+			return c.failed("send", err)
+		}
+		message, opcode = message[sentFrameBytes:], opContinuation
+	}
+	if err := c.wire.out.data(bitFinal|opcode, message); err != nil {
+		return c.failed("send", err)
+	}
+	return nil
+}
+
+// fragments are the buffers of messages being begun that nobody uses.
+var fragments = sync.Pool{New: func() any { return new([fragmentBytes]byte) }}
+
+// Begin starts a text message whose length is not known. It leaves in frames of
+// 64 KiB at most; Close of the writer ends it, and until then nothing else may
+// be sent. A message that cannot be ended can only be given up with the
+// connection. The error of Begin is always nil.
+func (c *Conn) Begin() (io.WriteCloser, error) {
+	return &begun{conn: c, opcode: opText, buffer: fragments.Get().(*[fragmentBytes]byte)}, nil
+}
+
+// begun is a message that is being written. It is for one goroutine.
+type begun struct {
+	conn   *Conn
+	opcode byte                 // of the next frame
+	buffer *[fragmentBytes]byte // nil when the message has ended
+	filled int                  // what of buffer is filled
+}
+
+var errMessageEnded = errors.New("the message has ended")
+
+// Write implements io.Writer. It blocks as Send does.
+func (b *begun) Write(p []byte) (written int, err error) {
+	if b.buffer == nil {
+		return 0, b.conn.failed("send", errMessageEnded)
+	}
+	for len(p) > 0 {
+		if b.filled == len(b.buffer) {
+			if err := b.frame(0); err != nil {
+				return written, err
+			}
+		}
+		n := copy(b.buffer[b.filled:], p)
+		b.filled += n
+		written += n
+		p = p[n:]
+	}
+	return written, nil
+}
+
+// Close ends the message. Closing again is harmless.
+func (b *begun) Close() error {
+	if b.buffer == nil {
+		return nil
+	}
+	err := b.frame(bitFinal)
+	fragments.Put(b.buffer)
+	b.buffer = nil
+	return err
+}
+
+func (b *begun) frame(final byte) error {
+	if err := b.conn.wire.out.data(final|b.opcode, b.buffer[:b.filled]); err != nil {
+		return b.conn.failed("send", err)
+	}
+	b.opcode, b.filled = opContinuation, 0
+	return nil
+}

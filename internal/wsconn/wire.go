@@ -1,0 +1,66 @@
+package wsconn
+
+import (
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// wire is what the library takes for the network. It reads through a watch.
+// What the library writes are close frames, which go to the outbox; what it
+// closes stays open until [Conn].Close.
+type wire struct {
+	net.Conn // what bytes go through, TLS if there is TLS; deadlines work on it
+	out      *outbox
+
+	reading sync.Mutex // held while the socket is being read
+	in      *watch     // guarded by reading
+	closed  bool       // guarded by reading
+}
+
+func newWire(conn net.Conn, in io.Reader, out io.Writer, client bool, o Options) *wire {
+	return &wire{
+		Conn: conn,
+		out:  newOutbox(out, client),
+		in:   newWatch(in, o.FrameBytes, o.MessageBytes),
+	}
+}
+
+// Read implements io.Reader for the library.
+func (w *wire) Read(p []byte) (int, error) {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	if w.closed {
+		return 0, net.ErrClosed
+	}
+	return w.in.Read(p)
+}
+
+// Write implements io.Writer for the library. p is one whole close frame.
+func (w *wire) Write(p []byte) (int, error) {
+	w.out.part(slices.Clone(p))
+	return len(p), nil
+}
+
+// Close implements io.Closer for the library.
+func (w *wire) Close() error { return nil }
+
+// failure returns what ended reading, nil if nothing did.
+func (w *wire) failure() error {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	return w.in.err
+}
+
+// past is a deadline that makes what waits for it return at once.
+var past = time.Unix(1, 0)
+
+// endReading makes a Read under way return, and refuses all that follow.
+func (w *wire) endReading() {
+	_ = w.SetReadDeadline(past)
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	w.closed = true
+}
