@@ -3,6 +3,7 @@ package inproc_test
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +148,42 @@ func TestWhoCalls(t *testing.T) {
 				t.Errorf("the handler sees %q, want %q", out.GetValue(), want)
 			}
 		})
+	}
+}
+
+// One channel carries the calls of many, and each is told from the others.
+func TestCallsAsSomebody(t *testing.T) {
+	who := func(ctx context.Context) string {
+		p, ok := peer.FromContext(ctx)
+		if !ok {
+			return "nobody"
+		}
+		return p.AuthInfo.AuthType()
+	}
+	ch := serve(t, &stub{
+		unary:  func(ctx context.Context, _ *text) (*text, error) { return txt(who(ctx)), nil },
+		stream: func(ss grpc.ServerStream) error { return ss.SendMsg(txt(who(ss.Context()))) },
+	})
+	for want, conn := range map[string]grpc.ClientConnInterface{"inproc": ch, "badge": ch.As(badge{})} {
+		out := new(text)
+		if err := conn.Invoke(guarded(t), unaryMethod, txt(""), out); err != nil || out.GetValue() != want {
+			t.Errorf("a unary call is made by %q, %v, want %q", out.GetValue(), err, want)
+		}
+		stream, err := conn.NewStream(guarded(t), &grpc.StreamDesc{ServerStreams: true}, serverMethod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.RecvMsg(out); err != nil || out.GetValue() != want {
+			t.Errorf("a stream is opened by %q, %v, want %q", out.GetValue(), err, want)
+		}
+		if err := stream.RecvMsg(out); err != io.EOF {
+			t.Errorf("the stream ends with %v", err)
+		}
+	}
+	as := ch.As(badge{})
+	ch.Close()
+	if stream, err := as.NewStream(guarded(t), &grpc.StreamDesc{ServerStreams: true}, serverMethod); status.Code(err) != codes.Unavailable || stream != nil {
+		t.Errorf("over a closed channel: %v, %v", stream, err)
 	}
 }
 

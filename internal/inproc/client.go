@@ -19,7 +19,11 @@ var unaryDesc = &grpc.StreamDesc{}
 // Invoke makes a unary call and returns when the handler has answered or ctx
 // has ended. Every error it returns is a status.
 func (ch *Channel) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	cs, err := ch.newStream(ctx, unaryDesc, method, opts)
+	return ch.invoke(ctx, ch.serverSees, method, args, reply, opts)
+}
+
+func (ch *Channel) invoke(ctx context.Context, as *peer.Peer, method string, args, reply any, opts []grpc.CallOption) error {
+	cs, err := ch.newStream(ctx, as, unaryDesc, method, opts)
 	if err != nil {
 		return err
 	}
@@ -33,14 +37,18 @@ func (ch *Channel) Invoke(ctx context.Context, method string, args, reply any, o
 // gRPC connection the caller must see the call through: receive until an
 // error, or cancel ctx.
 func (ch *Channel) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	cs, err := ch.newStream(ctx, desc, method, opts)
+	return ch.open(ctx, ch.serverSees, desc, method, opts)
+}
+
+func (ch *Channel) open(ctx context.Context, as *peer.Peer, desc *grpc.StreamDesc, method string, opts []grpc.CallOption) (grpc.ClientStream, error) {
+	cs, err := ch.newStream(ctx, as, desc, method, opts)
 	if err != nil {
 		return nil, err // not cs: a nil *clientStream would be a non-nil interface
 	}
 	return cs, nil
 }
 
-func (ch *Channel) newStream(ctx context.Context, desc *grpc.StreamDesc, fullMethod string, opts []grpc.CallOption) (*clientStream, error) {
+func (ch *Channel) newStream(ctx context.Context, as *peer.Peer, desc *grpc.StreamDesc, fullMethod string, opts []grpc.CallOption) (*clientStream, error) {
 	md, err := outgoing(ctx, fullMethod, credentialsOf(opts))
 	if err != nil {
 		callOnFinish(opts, err)
@@ -48,7 +56,7 @@ func (ch *Channel) newStream(ctx context.Context, desc *grpc.StreamDesc, fullMet
 	}
 	m := ch.lookup(fullMethod)
 	c := newCall(ch.queueFor(m.clientStreams), ch.queueFor(m.serverStreams))
-	ss := newServerStream(ctx, c, fullMethod, m, md, ch.serverSees)
+	ss := newServerStream(ctx, c, fullMethod, m, md, as)
 	cs := newClientStream(ctx, c, desc, opts, ch.clientSees)
 	if !ch.begin(cs) {
 		cs.abort()
