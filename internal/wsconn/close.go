@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -47,7 +46,7 @@ func (c *Conn) close(frame []byte) error {
 	_ = c.wire.SetReadDeadline(now.Add(2 * c.options.CloseTimeout))
 	var draining sync.WaitGroup
 	if !peerEnded {
-		draining.Go(c.drain)
+		draining.Go(c.wire.drain)
 	}
 	c.wire.out.part(frame)
 	err := c.wire.out.wait()
@@ -75,14 +74,6 @@ func (c *Conn) peerEnded() bool {
 	var tooLarge *TooLargeError
 	return !errors.As(cause, &tooLarge)
 }
-
-// drain throws away what the peer sends until it ends its side or time is up:
-// closing a socket with unread bytes would reset the connection, and the peer
-// would lose what it has not read. It reads below TLS.
-func (c *Conn) drain() { _, _ = io.Copy(io.Discard, onlyReader{c.raw}) }
-
-// onlyReader hides everything but Read, or the copy might go through a pipe.
-type onlyReader struct{ io.Reader }
 
 // endWriting tells the peer that nothing more comes.
 func (c *Conn) endWriting() {

@@ -18,6 +18,7 @@ type watch struct {
 	header  []byte // of the frame that begins; incomplete
 	left    int64  // what is to come of the current frame's payload
 	control bool   // the current frame is a control frame
+	parting bool   // the current frame is a close frame
 	message int64  // what was announced so far of the current message's payload
 
 	held []byte // the beginning of a control frame that is not complete
@@ -111,6 +112,7 @@ func (w *watch) enter() error {
 		return &TooLargeError{What: "frame", Bytes: announced(length), Limit: w.frameLimit}
 	}
 	w.left = int64(length)
+	w.parting = first&opcodeBits == opClose
 	if w.control {
 		return nil
 	}
@@ -123,6 +125,9 @@ func (w *watch) enter() error {
 	}
 	return nil
 }
+
+// parted reports whether the last of what was read is a close frame.
+func (w *watch) parted() bool { return w.parting && w.left == 0 && len(w.header) == 0 }
 
 // announced returns a length, which peers may put beyond what any file or memory
 // can have, as a number of bytes.

@@ -1,8 +1,10 @@
 package wsconn
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -63,4 +65,30 @@ func (w *wire) endReading() {
 	w.reading.Lock()
 	defer w.reading.Unlock()
 	w.closed = true
+	if errors.Is(w.in.err, os.ErrDeadlineExceeded) {
+		w.in.err = nil // it was this one
+	}
 }
+
+// drain throws away what the peer sends until it parts, ends its side, or the
+// read deadline has come: closing a socket with unread bytes would reset the
+// connection, and the peer would lose what it has not read. Reading has ended.
+func (w *wire) drain() {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	b := make([]byte, drainBytes)
+	for !w.in.parted() {
+		if _, err := w.in.Read(b); err != nil {
+			break
+		}
+	}
+	if _, ok := errors.AsType[*TooLargeError](w.in.err); ok {
+		_, _ = io.CopyBuffer(io.Discard, onlyReader{w.in.from}, b)
+	}
+}
+
+// drainBytes is how much is thrown away at once.
+const drainBytes = 16 << 10
+
+// onlyReader hides everything but Read, or the copy would choose another way.
+type onlyReader struct{ io.Reader }

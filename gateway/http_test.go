@@ -1,0 +1,373 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/gateway"
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
+// surface is a handler that is being served.
+type surface struct {
+	*gateway.Handler
+	address string
+}
+
+// serveHTTP serves what config says, with the parts that it leaves out.
+func serveHTTP(t *testing.T, config gateway.HTTPConfig) *surface {
+	t.Helper()
+	if config.Authenticate == nil {
+		config.Authenticate = func(*http.Request) (auth.Caller, *gateway.Refusal) {
+			return auth.Unrestricted(auth.Loopback), nil
+		}
+	}
+	if config.Serve == nil {
+		config.Serve = func(_ context.Context, _ auth.Caller, c *wsconn.Conn) { _ = c.Close(wsconn.CodeNormal, "") }
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &surface{Handler: gateway.NewHandler(config), address: listener.Addr().String()}
+	server := gateway.NewHTTPServer(s.Handler, slog.New(slog.DiscardHandler))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("shutting down took too long"))
+		defer cancel()
+		if err := errors.Join(s.Shutdown(ctx), server.Shutdown(ctx)); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// ask sends one request as it is written, and returns the answer with its body.
+func (s *surface) ask(t *testing.T, request string) (*http.Response, string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, strings.ReplaceAll(request, "\n", "\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(request, " ")
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		return response, ""
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+// upgrade is a request for a websocket, with some headers replaced; "" leaves
+// one out.
+func upgrade(path string, changed map[string]string) string {
+	headers := map[string]string{
+		"Host": "x", "Connection": "Upgrade", "Upgrade": "websocket",
+		"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+	}
+	for name, value := range changed {
+		headers[name] = value
+		if value == "" {
+			delete(headers, name)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "GET %s HTTP/1.1\n", path)
+	for name, value := range headers {
+		fmt.Fprintf(&b, "%s: %s\n", name, value)
+	}
+	return b.String() + "\n"
+}
+
+// The reference's answers, and ours to /healthz.
+func TestHTTPSurface(t *testing.T) {
+	s := serveHTTP(t, gateway.HTTPConfig{Origins: []string{"https://ide.example"}})
+	plain := func(method, path, headers string) string {
+		return method + " " + path + " HTTP/1.1\nHost: x\n" + headers + "\n"
+	}
+	for _, c := range []struct {
+		request string
+		status  int
+		body    string
+	}{
+		{plain("GET", "/readyz", ""), 200, ""},
+		{plain("HEAD", "/readyz", ""), 200, ""},
+		{plain("POST", "/readyz", ""), 405, ""},
+		{plain("GET", "/readyz?x=1", ""), 200, ""},
+		{plain("GET", "/readyz/", ""), 404, ""},
+		{plain("GET", "/healthz", ""), 200, ""},
+		{plain("HEAD", "/healthz", ""), 200, ""},
+		{plain("DELETE", "/healthz", ""), 405, ""},
+		{plain("GET", "/", ""), 400, "Connection header did not include 'upgrade'"},
+		{plain("POST", "/", ""), 405, "Request method must be `GET`"},
+		{plain("OPTIONS", "/", ""), 405, "Request method must be `GET`"},
+		{plain("HEAD", "/", ""), 405, ""},
+		{plain("GET", "/other", ""), 404, ""},
+		{plain("GET", "//", ""), 404, ""},
+		{plain("GET", "/metrics", ""), 404, ""},
+		{plain("GET", "/readyz", "Origin: http://evil.example\n"), 403, ""},
+		{plain("GET", "/healthz", "Origin: null\n"), 403, ""},
+		{plain("GET", "/other", "Origin:\n"), 403, ""},
+		{plain("GET", "/readyz", "Origin: https://ide.example\n"), 200, ""},
+		{plain("GET", "/readyz", "Origin: https://ide.example:443\n"), 403, ""},
+		{plain("GET", "/readyz", "Origin: https://ide.example\nOrigin: https://ide.example\n"), 403, ""},
+		{upgrade("/", nil), 101, ""},
+		{upgrade("/?a=b", nil), 101, ""},
+		{upgrade("/other", nil), 404, ""},
+		{upgrade("/healthz", nil), 200, ""},
+		{upgrade("/", map[string]string{"Origin": "https://ide.example"}), 101, ""},
+		{upgrade("/", map[string]string{"Origin": "http://localhost"}), 403, ""},
+		{upgrade("/", map[string]string{"Host": "evil.example"}), 101, ""},
+		{upgrade("/", map[string]string{"Authorization": "Bearer x"}), 101, ""},
+		{upgrade("/", map[string]string{"Connection": "keep-alive, upgrade"}), 101, ""},
+		{upgrade("/", map[string]string{"Connection": "close"}), 400, "Connection header did not include 'upgrade'"},
+		{upgrade("/", map[string]string{"Upgrade": "h2c"}), 400, "`Upgrade` header did not include 'websocket'"},
+		{upgrade("/", map[string]string{"Sec-WebSocket-Version": "8"}), 400, "`Sec-WebSocket-Version` header did not include '13'"},
+		{upgrade("/", map[string]string{"Sec-WebSocket-Key": ""}), 400, "`Sec-WebSocket-Key` header missing"},
+		{upgrade("/", map[string]string{"Sec-WebSocket-Key": "x"}), 400, "`Sec-WebSocket-Key` header is not 16 bytes in base64"},
+	} {
+		response, body := s.ask(t, c.request)
+		if response.StatusCode != c.status || body != c.body {
+			t.Errorf("%.60q was answered %d %q, want %d %q", c.request, response.StatusCode, body, c.status, c.body)
+		}
+		if c.status == http.StatusMethodNotAllowed && !strings.Contains(c.request, " / ") && response.Header.Get("Allow") != "GET,HEAD" {
+			t.Errorf("%.60q allows %q", c.request, response.Header.Get("Allow"))
+		}
+		if got := response.Header.Get("Content-Type"); c.body != "" && got != "text/plain; charset=utf-8" {
+			t.Errorf("%.60q is answered with %q", c.request, got)
+		}
+	}
+}
+
+// Neither an extension nor a protocol is agreed on, whatever is offered.
+func TestUpgradeAgreesOnNothing(t *testing.T) {
+	s := serveHTTP(t, gateway.HTTPConfig{})
+	response, _ := s.ask(t, upgrade("/", map[string]string{
+		"Sec-WebSocket-Protocol": "codex", "Sec-WebSocket-Extensions": "permessage-deflate",
+	}))
+	if got := response.Header.Get("Sec-WebSocket-Accept"); got != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
+		t.Errorf("the key is answered with %q", got)
+	}
+	for _, name := range []string{"Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions"} {
+		if got := response.Header.Values(name); len(got) > 0 {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// Only upgrades are authenticated, and only those that could be made.
+func TestAuthentication(t *testing.T) {
+	var asked atomic.Int32
+	s := serveHTTP(t, gateway.HTTPConfig{Authenticate: func(*http.Request) (auth.Caller, *gateway.Refusal) {
+		asked.Add(1)
+		return auth.Caller{}, gateway.RefusalOf(&auth.Error{Kind: auth.KindTooManyAttempts, RetryAfter: 1500 * time.Millisecond}, false)
+	}})
+	for request, want := range map[string]int{
+		"GET /readyz HTTP/1.1\nHost: x\n\n": http.StatusOK,
+		"GET / HTTP/1.1\nHost: x\n\n":       http.StatusBadRequest,
+	} {
+		if response, _ := s.ask(t, request); response.StatusCode != want {
+			t.Errorf("%q was answered %d, want %d", request, response.StatusCode, want)
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("what is no upgrade was authenticated %d times", n)
+	}
+	response, body := s.ask(t, upgrade("/", nil))
+	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "2" || body == "" {
+		t.Errorf("answered %d, Retry-After %q, %q", response.StatusCode, response.Header.Get("Retry-After"), body)
+	}
+}
+
+func TestRefusalOfEveryKind(t *testing.T) {
+	told := map[auth.Kind]string{
+		auth.KindCredentialMissing: "missing websocket bearer token",
+		auth.KindHeaderInvalid:     "invalid authorization header",
+		auth.KindTokenExpired:      "expired websocket jwt",
+		auth.KindTokenNotYetValid:  "websocket jwt is not valid yet",
+		auth.KindIssuerMismatch:    "websocket jwt issuer mismatch",
+		auth.KindAudienceMismatch:  "websocket jwt audience mismatch",
+	}
+	for _, kind := range auth.Kinds() {
+		for signed, invalid := range map[bool]string{false: "invalid websocket bearer token", true: "invalid websocket jwt"} {
+			refusal := gateway.RefusalOf(fmt.Errorf("at the door: %w", &auth.Error{Kind: kind, Err: errors.New("secret details")}), signed)
+			if strings.Contains(refusal.Text, "secret") {
+				t.Errorf("%v: the client is told %q", kind, refusal.Text)
+			}
+			if kind == auth.KindTooManyAttempts {
+				if refusal.Status != http.StatusTooManyRequests || refusal.RetryAfter < time.Second {
+					t.Errorf("%v: %+v", kind, refusal)
+				}
+				continue
+			}
+			want := told[kind]
+			if want == "" {
+				want = invalid
+			}
+			if refusal.Status != http.StatusUnauthorized || refusal.Text != want {
+				t.Errorf("%v: %+v, want %q", kind, refusal, want)
+			}
+		}
+	}
+	if refusal := gateway.RefusalOf(errors.New("disk on fire"), false); refusal.Status != http.StatusInternalServerError || strings.Contains(refusal.Text, "disk") {
+		t.Errorf("an error of ours: %+v", refusal)
+	}
+}
+
+func TestServeHasCallerAndContext(t *testing.T) {
+	type key struct{}
+	found := make(chan error, 1)
+	s := serveHTTP(t, gateway.HTTPConfig{
+		Authenticate: func(r *http.Request) (auth.Caller, *gateway.Refusal) {
+			*r = *r.WithContext(context.WithValue(r.Context(), key{}, r.Header.Get("Authorization")))
+			return auth.Unrestricted(auth.Websocket), nil
+		},
+		Serve: func(ctx context.Context, caller auth.Caller, c *wsconn.Conn) {
+			message, err := c.Receive()
+			if caller.Principal != auth.Websocket || ctx.Value(key{}) != "Bearer x" || string(message) != "hello" || err != nil {
+				found <- fmt.Errorf("%v, %v, %q, %w", caller, ctx.Value(key{}), message, err)
+			}
+			found <- c.Send([]byte("welcome"))
+		},
+	})
+	c, err := wsconn.Dial(t.Context(), "ws://"+s.address, wsconn.DialOptions{Header: http.Header{"Authorization": {"Bearer x"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(wsconn.CodeNormal, "")
+	if err := c.Send([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := c.Receive(); string(answer) != "welcome" || err != nil {
+		t.Errorf("received %q, %v", answer, err)
+	}
+	if err := <-found; err != nil {
+		t.Error(err)
+	}
+	// Serve returned without closing, which is a mistake of ours.
+	var closed *wsconn.ClosedError
+	if _, err := c.Receive(); !errors.As(err, &closed) || closed.Code != wsconn.CodeInternalError {
+		t.Errorf("the end is %v", err)
+	}
+}
+
+func TestShutdownWaitsForConnections(t *testing.T) {
+	told := make(chan error)
+	serving, leave := make(chan struct{}), make(chan struct{})
+	s := serveHTTP(t, gateway.HTTPConfig{Serve: func(ctx context.Context, _ auth.Caller, c *wsconn.Conn) {
+		close(serving)
+		<-ctx.Done()
+		told <- context.Cause(ctx)
+		<-leave
+		_ = c.Close(wsconn.CodeGoingAway, "the server is shutting down")
+	}})
+	c, err := wsconn.Dial(t.Context(), "ws://"+s.address, wsconn.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(0, "")
+	end := make(chan error, 1)
+	go func() {
+		_, err := c.Receive()
+		end <- err
+	}()
+	<-serving
+	if n := s.Connections(); n != 1 {
+		t.Errorf("there are %d connections", n)
+	}
+	impatient := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(impatient)
+	shut := make(chan error, 1)
+	go func() { shut <- s.Shutdown(ctx) }()
+	if err := <-told; !errors.Is(err, gateway.ErrShutdown) {
+		t.Errorf("the connection was told %v", err)
+	}
+	if err := <-shut; !errors.Is(err, impatient) {
+		t.Errorf("shutting down returned %v", err)
+	}
+	for request, want := range map[string]int{
+		"GET /readyz HTTP/1.1\nHost: x\n\n":  http.StatusServiceUnavailable,
+		"GET /healthz HTTP/1.1\nHost: x\n\n": http.StatusOK,
+		upgrade("/", nil):                    http.StatusServiceUnavailable,
+	} {
+		if response, _ := s.ask(t, request); response.StatusCode != want {
+			t.Errorf("%.20q was answered %d, want %d", request, response.StatusCode, want)
+		}
+	}
+	close(leave)
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := s.Connections(); n != 0 {
+		t.Errorf("there are %d connections after the end", n)
+	}
+	var closed *wsconn.ClosedError
+	if err := <-end; !errors.As(err, &closed) || closed.Code != wsconn.CodeGoingAway {
+		t.Errorf("the client was told %v", err)
+	}
+}
+
+func TestDrainingLetsNobodyIn(t *testing.T) {
+	var ready atomic.Bool
+	ready.Store(true)
+	s := serveHTTP(t, gateway.HTTPConfig{Ready: ready.Load})
+	ask := func() []int {
+		health, _ := s.ask(t, "GET /readyz HTTP/1.1\nHost: x\n\n")
+		socket, _ := s.ask(t, upgrade("/", nil))
+		return []int{health.StatusCode, socket.StatusCode}
+	}
+	for _, c := range []struct {
+		ready bool
+		want  string
+	}{{true, "[200 101]"}, {false, "[503 503]"}, {true, "[200 101]"}} {
+		ready.Store(c.ready)
+		if got := fmt.Sprint(ask()); got != c.want {
+			t.Errorf("ready %v: %s, want %s", c.ready, got, c.want)
+		}
+	}
+}
+
+func TestHugeHeaderIsRefused(t *testing.T) {
+	s := serveHTTP(t, gateway.HTTPConfig{})
+	response, _ := s.ask(t, "GET /readyz HTTP/1.1\nHost: x\nX: "+strings.Repeat("x", 80<<10)+"\n\n")
+	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("answered %d", response.StatusCode)
+	}
+	response, _ = s.ask(t, "GET /readyz HTTP/1.1\nHost: x\nX: "+strings.Repeat("x", 60<<10)+"\n\n")
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("a header within the limit was answered %d", response.StatusCode)
+	}
+}
