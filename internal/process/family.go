@@ -110,7 +110,7 @@ func (f *family) leave(p *Process) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.left[p.kin] = p.cgroup
-	f.judgeSoon(0)
+	f.judgeSoon(f.judgeDelay())
 }
 
 // begin makes w one of the sweeps under way.

@@ -358,6 +358,48 @@ func TestADaemonLivesOnIfThatWasAskedFor(t *testing.T) {
 	})
 }
 
+// Nothing runs any more when the supervisor is closed, but what was left alone.
+func TestDaemonsLeftAloneEndWithTheSupervisor(t *testing.T) {
+	onEachStrength(t, func(t *testing.T, strength strength) {
+		s := strength.supervisor(t)
+		var tribes []*tribe
+		for range 3 {
+			h := newTribe(t, "-leave", "session", "daemon")
+			h.spec.LeaveDescendants = true
+			wantEnd(t, h.start(s))
+			tribes = append(tribes, h)
+		}
+		for range 2 {
+			if err := s.Close(testContext(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strength.adopt && !strength.cgroup {
+			return // a daemon cannot be told from a stranger
+		}
+		for _, h := range tribes {
+			h.wantExtinct("after the close")
+		}
+	})
+}
+
+// Nobody is looked for where the kernel says that nobody is there.
+func TestWhoLeavesNobodyIsForgottenAtOnce(t *testing.T) {
+	s := strength{adopt: true, cgroup: true}.supervisor(t)
+	spec := shell("exit 0")
+	spec.LeaveDescendants = true
+	p, err := s.Start(testContext(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEnd(t, p)
+	children.mu.Lock()
+	defer children.mu.Unlock()
+	if _, left := children.left[p.kin]; left {
+		t.Error("it is among those that left somebody")
+	}
+}
+
 func TestDescendantsOutsideOfTheGroupAreAskedFirst(t *testing.T) {
 	onEachStrength(t, func(t *testing.T, strength strength) {
 		asked := filepath.Join(t.TempDir(), "asked")

@@ -231,8 +231,8 @@ func (p *Process) finish() {
 	p.log.AppendClosed()
 	p.stopTimers()
 	p.state = StateClosed
-	if stays {
-		children.leave(p)
+	if stays && (p.cgroup == nil || p.cgroup.populated()) {
+		children.leave(p) // without a control group only a look at all processes tells that there is nobody
 	} else {
 		p.letGo()
 	}

@@ -192,8 +192,13 @@ func (s *Supervisor) endStart() {
 
 // checkIdle tells Close that there is nothing left to wait for. Called with mu held.
 func (s *Supervisor) checkIdle() {
-	if s.closing && s.starts == 0 && s.running == 0 {
-		close(s.idle) // once: nothing begins again without a start
+	if !s.closing || s.starts > 0 || s.running > 0 {
+		return
+	}
+	select {
+	case <-s.idle: // by another Close
+	default:
+		close(s.idle)
 	}
 }
 
@@ -300,11 +305,13 @@ var errShutdown = errors.New("the supervisor was closed")
 // alone, and waits until all are closed and all goroutines and starts under way have ended, or for the end of ctx, whose cause it returns. It frees the logs, so that
 // no owner can hold it up; streams that are still open when a process has exited are given up. It may be called again.
 func (s *Supervisor) Close(ctx context.Context) error {
+	s.runs() // what is left of processes that have closed is nothing to wait for until it is being killed
 	processes := s.refuse()
 	for _, p := range processes {
 		p.log.Free()
 		p.kill(CauseServerShutdown)
 	}
+	s.ran()
 	for _, p := range processes {
 		select {
 		case <-p.waited:
@@ -346,9 +353,6 @@ func (s *Supervisor) leftovers() string {
 func (s *Supervisor) refuse() []*Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closing {
-		s.closing = true
-		s.checkIdle()
-	}
+	s.closing = true
 	return slices.Collect(maps.Keys(s.processes))
 }
