@@ -21,6 +21,7 @@ require (
 )
 
 require (
+	github.com/emmansun/base64 v0.9.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 	golang.org/x/net v0.60.0 // indirect

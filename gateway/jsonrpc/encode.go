@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// AppendResult appends a response, {"id":…,"result":…}. The result is written by
-// [encoding/json] without HTML escaping: members in the order of the fields,
-// names of a map sorted. One that cannot be written is a mistake of ours and
+// AppendResult appends a response, {"id":…,"result":…}. The result is
+// written by [encoding/json] without HTML escaping: members in the order of the
+// fields, names of a map sorted. One that cannot be written, as a channel cannot,
 // becomes a response with an internal error.
 func AppendResult(dst []byte, id ID, result any) []byte {
 	before := len(dst)

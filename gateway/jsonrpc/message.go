@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strconv"
 )
 
@@ -80,38 +81,23 @@ func Parse(data []byte) (Message, error) {
 	return found.call()
 }
 
-func envelope(data []byte) (members, error) {
-	s := scanner{data: data}
-	var found members
-	c, err := s.next("a value")
-	if err != nil {
-		return found, err
-	}
-	if c != '{' {
-		if err := s.value(0); err != nil {
-			return found, err
-		}
-		if err := s.end(); err != nil {
-			return found, err
-		}
-		return found, errors.New("expected a JSON-RPC object")
+func envelope(data []byte) (found members, err error) {
+	s := newScanner(data)
+	if s.next("a value") != '{' {
+		s.value(0)
+		s.end()
+		s.fail(errors.New("expected a JSON-RPC object"))
+		return found, s.err
 	}
 	s.values++
-	err = s.object(0, func(name span) error {
-		s.space()
-		from := s.pos
-		if err := s.value(1); err != nil {
-			return err
+	for object := s.open(0); s.member(&object); {
+		place := found.named(object.name)
+		if raw := s.raw(1); place != nil {
+			*place = raw
 		}
-		if member := found.named(s.content(name)); member != nil {
-			*member = data[from:s.pos]
-		}
-		return nil
-	})
-	if err != nil {
-		return found, err
 	}
-	return found, s.end()
+	s.end()
+	return found, s.err
 }
 
 // call is a request or a notification.
@@ -125,22 +111,30 @@ func (m *members) call() (Message, error) {
 		}
 		call.ID = id
 	}
-	if err := decode(m.method, &call.Method); err != nil {
-		return Message{}, err
+	s := newScanner(m.method)
+	method, ok := s.wantText()
+	if !ok {
+		return Message{}, s.err
 	}
-	if m.trace != nil {
-		var trace *wireTrace
-		if err := decode(m.trace, &trace); err != nil {
-			return Message{}, err
-		}
-		if trace != nil {
-			call.Trace = &Trace{Parent: trace.Parent, State: trace.State}
-		}
-	}
-	return call, nil
+	call.Method = string(method)
+	trace, err := parseTrace(m.trace)
+	call.Trace = trace
+	return call, err
 }
 
-type wireTrace struct {
+func parseTrace(raw []byte) (*Trace, error) {
+	if raw == nil || string(raw) == "null" {
+		return nil, nil
+	}
+	var wire w3cTraceContext
+	if err := decode(raw, reflect.ValueOf(&wire).Elem()).err; err != nil {
+		return nil, err
+	}
+	return (*Trace)(&wire), nil
+}
+
+// w3cTraceContext is a Trace as messages have it.
+type w3cTraceContext struct {
 	Parent string `param:"traceparent,optional,nullable"`
 	State  string `param:"tracestate,optional,nullable"`
 }
@@ -159,8 +153,8 @@ func (m *members) response() (Message, error) {
 	if m.result != nil {
 		return Message{Kind: Response, ID: id, Result: m.result}, nil
 	}
-	var failure wireError
-	if err := decode(m.failure, &failure); err != nil {
+	var failure responseError
+	if err := decode(m.failure, reflect.ValueOf(&failure).Elem()).err; err != nil {
 		return Message{}, err
 	}
 	answer := &Error{Code: int(failure.Code), Message: failure.Message}
@@ -170,7 +164,8 @@ func (m *members) response() (Message, error) {
 	return Message{Kind: Response, ID: id, Error: answer}, nil
 }
 
-type wireError struct {
+// responseError is an Error as messages have it.
+type responseError struct {
 	Code    int64           `param:"code"`
 	Message string          `param:"message"`
 	Data    json.RawMessage `param:"data,optional"`
@@ -178,13 +173,9 @@ type wireError struct {
 
 // parseID reads a value that was scanned.
 func parseID(raw []byte) (ID, error) {
-	s := scanner{data: raw}
 	if raw[0] == '"' {
-		text, err := s.text()
-		if err != nil {
-			return ID{}, err
-		}
-		return TextID(string(s.content(text))), nil
+		s := newScanner(raw)
+		return TextID(string(s.content(s.text()))), nil
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || string(raw) == "-0" {

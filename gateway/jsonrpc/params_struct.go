@@ -3,33 +3,38 @@ package jsonrpc
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
 // field is a member of an object that has a place in a struct.
 type field struct {
 	name     string
-	index    int
+	index    int // in the struct
 	decode   decoder
 	optional bool // it may be absent
-	default_ bool // it may be left out at the end of an array
+	preset   bool // it may also be left out at the end of an array
 	nullable bool // it may be null, other than a pointer, which takes null itself
 }
 
+// maxFields is how many members a struct may have.
+const maxFields = 64
+
 func structDecoder(t reflect.Type) decoder {
 	fields := fieldsOf(t)
-	expected := "struct " + strings.ToUpper(t.Name()[:min(1, len(t.Name()))]) + t.Name()[min(1, len(t.Name())):]
-	return func(s *scanner, into reflect.Value) error {
-		c, err := s.next("a value")
-		switch {
-		case err != nil:
-			return err
-		case c == '{':
-			return decodeMembers(s, into, fields)
-		case c == '[':
-			return decodePositions(s, into, fields, expected)
+	expected := "struct"
+	if name := t.Name(); name != "" {
+		expected += " " + strings.ToUpper(name[:1]) + name[1:]
+	}
+	return func(s *scanner, into reflect.Value) {
+		switch s.next("a value") {
+		case '{':
+			decodeMembers(s, into, fields)
+		case '[':
+			decodePositions(s, into, fields, expected)
+		default:
+			s.wrongType(expected)
 		}
-		return s.wrongType(expected)
 	}
 }
 
@@ -37,8 +42,8 @@ func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for i := range t.NumField() {
 		declared := t.Field(i)
-		tag, tagged := declared.Tag.Lookup("param")
-		if !tagged {
+		tag, ok := declared.Tag.Lookup("param")
+		if !ok {
 			continue
 		}
 		options := strings.Split(tag, ",")
@@ -47,70 +52,61 @@ func fieldsOf(t reflect.Type) []field {
 		for _, option := range options[1:] {
 			switch option {
 			case "optional":
-				f.optional, f.default_ = true, true
+				f.optional, f.preset = true, true
 			case "nullable":
 				f.nullable = true
 			case "required":
 				f.optional = false
 			default:
-				panic(fmt.Sprintf("jsonrpc: field %s of %v has an unknown option %q", declared.Name, t, option))
+				panic(fmt.Sprintf("jsonrpc: field %s of %v has the unknown option %q", declared.Name, t, option))
 			}
 		}
 		fields = append(fields, f)
 	}
+	if len(fields) > maxFields {
+		panic(fmt.Sprintf("jsonrpc: %v has more than %d members", t, maxFields))
+	}
 	return fields
 }
 
-func decodeMembers(s *scanner, into reflect.Value, fields []field) error {
-	seen := make([]bool, len(fields))
-	err := s.object(0, func(name span) error {
-		text := s.content(name)
-		for i := range fields {
-			if fields[i].name == string(text) {
-				seen[i] = true
-				return fields[i].read(s, into)
-			}
+func decodeMembers(s *scanner, into reflect.Value, fields []field) {
+	var seen uint64 // a bit for each field
+	for object := s.open(0); s.member(&object); {
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == string(object.name) })
+		if i < 0 {
+			s.value(0)
+			continue
 		}
-		return s.value(0)
-	})
-	if err != nil {
-		return err
+		seen |= 1 << i
+		fields[i].read(s, into)
 	}
 	for i := range fields {
-		if !seen[i] && !fields[i].optional {
-			return fmt.Errorf("missing field `%s`", fields[i].name)
+		if s.err == nil && seen&(1<<i) == 0 && !fields[i].optional {
+			s.missing(fields[i].name)
 		}
 	}
-	return nil
 }
 
-func decodePositions(s *scanner, into reflect.Value, fields []field, expected string) error {
+func decodePositions(s *scanner, into reflect.Value, fields []field, expected string) {
 	n := 0
-	err := s.array(0, func() error {
-		n++
-		if n > len(fields) {
-			return s.value(0)
+	for array := s.open(0); s.element(&array); n++ {
+		if n < len(fields) {
+			fields[n].read(s, into)
+		} else {
+			s.value(0)
 		}
-		return fields[n-1].read(s, into)
-	})
-	if err != nil {
-		return err
 	}
-	if n > len(fields) || n < len(fields) && !fields[n].default_ {
-		return fmt.Errorf("invalid length %d, expected %s with %d elements", n, expected, len(fields))
+	if n > len(fields) || n < len(fields) && !fields[n].preset {
+		s.fail(fmt.Errorf("invalid length %d, expected %s with %d elements", n, expected, len(fields)))
 	}
-	return nil
 }
 
-func (f *field) read(s *scanner, into reflect.Value) error {
-	if f.nullable {
-		c, err := s.next("a value")
-		if err != nil {
-			return err
-		}
-		if c == 'n' {
-			return s.literal("null")
-		}
+func (f *field) read(s *scanner, into reflect.Value) {
+	if f.nullable && s.null() {
+		return
 	}
-	return f.decode(s, into.Field(f.index))
+	f.decode(s, into.Field(f.index))
+	if s.err != nil {
+		s.within("." + f.name)
+	}
 }

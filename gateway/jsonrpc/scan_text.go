@@ -1,59 +1,101 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// text reads a string and returns what is between its quotes.
-func (s *scanner) text() (span, error) {
+// text is what is between the quotes of a string.
+type text struct {
+	raw     []byte
+	escaped bool // it has escape sequences
+}
+
+// text reads a string.
+func (s *scanner) text() text {
 	s.pos++
-	content := span{from: s.pos}
-	for {
-		s.pos += plain(s.data[s.pos:])
+	rest := s.data[s.pos:]
+	if end := bytes.IndexByte(rest, '"'); end >= 0 && isPlain(rest[:end]) {
+		s.pos += end + 1
+		return text{raw: rest[:end:end]}
+	}
+	return s.slowText()
+}
+
+// slowText reads a string that has escape sequences or something wrong in it.
+func (s *scanner) slowText() text {
+	from := s.pos
+	for s.err == nil {
+		s.pos += plainASCII(s.data[s.pos:])
 		if s.pos == len(s.data) {
-			return span{}, s.endWithin("a string")
+			s.ended("a string")
+			break
 		}
 		switch c := s.data[s.pos]; {
 		case c == '"':
-			content.to = s.pos
 			s.pos++
-			return content, nil
+			return text{raw: s.data[from : s.pos-1 : s.pos-1], escaped: true}
 		case c == '\\':
-			content.escaped = true
-			if err := s.escape(); err != nil {
-				return span{}, err
-			}
+			s.escape()
 		case c < 0x20:
-			return span{}, s.unexpected("control character (\\u0000-\\u001F) found while parsing a string")
+			s.unexpected("control character (\\u0000-\\u001F) found while parsing a string")
 		default:
-			_, size := utf8.DecodeRune(s.data[s.pos:])
-			if size == 1 {
-				return span{}, s.unexpected("invalid unicode code point: the text is not UTF-8")
-			}
-			s.pos += size
+			s.rune()
 		}
 	}
+	return text{}
 }
 
-// plain returns how many bytes from the start of data are neither a quote nor a
-// backslash nor a control character nor beyond ASCII. It looks at eight bytes at
-// a time: subtracting sets the high bit of a byte that was less, and the lowest
-// such bit is never due to a borrow.
-func plain(data []byte) int {
-	const (
-		each  = 0x0101010101010101
-		highs = 0x80 * each
-	)
+// Eight bytes are looked at in one word. Subtracting the same from each sets the
+// high bit of those ASCII characters that were less; the lowest such bit is
+// never due to a borrow.
+const (
+	each  = 0x0101010101010101
+	highs = 0x80 * each
+)
+
+// isPlain reports whether text without quotes may stand in a string as it is.
+func isPlain(text []byte) bool {
+	if bytes.IndexByte(text, '\\') >= 0 || !utf8.Valid(text) {
+		return false
+	}
+	i := 0
+	for ; i+32 <= len(text); i += 32 {
+		part := text[i : i+32 : i+32]
+		a, b := binary.LittleEndian.Uint64(part), binary.LittleEndian.Uint64(part[8:])
+		c, d := binary.LittleEndian.Uint64(part[16:]), binary.LittleEndian.Uint64(part[24:])
+		if ((a-0x20*each)&^a|(b-0x20*each)&^b|(c-0x20*each)&^c|(d-0x20*each)&^d)&highs != 0 {
+			return false
+		}
+	}
+	for _, c := range text[i:] {
+		if c < 0x20 {
+			return false
+		}
+	}
+	return true
+}
+
+// rune reads a character beyond ASCII.
+func (s *scanner) rune() {
+	_, size := utf8.DecodeRune(s.data[s.pos:])
+	if size == 1 {
+		s.unexpected("invalid unicode code point: the text is not UTF-8")
+	}
+	s.pos = min(s.pos+size, len(s.data))
+}
+
+// plainASCII returns how many bytes from the start of data are neither a quote
+// nor a backslash nor a control character nor beyond ASCII.
+func plainASCII(data []byte) int {
 	i := 0
 	for ; i+8 <= len(data); i += 8 {
 		word := binary.LittleEndian.Uint64(data[i:])
-		quote := word ^ '"'*each
-		slash := word ^ '\\'*each
-		special := ((quote-each)&^quote | (slash-each)&^slash | (word-0x20*each)&^word | word) & highs
-		if special != 0 {
+		quote, slash := word^'"'*each, word^'\\'*each
+		if special := ((quote - each) | (slash - each) | (word - 0x20*each) | word) & highs; special != 0 {
 			return i + bits.TrailingZeros64(special)/8
 		}
 	}
@@ -66,53 +108,45 @@ func plain(data []byte) int {
 }
 
 // escape reads an escape sequence, both halves of a surrogate pair.
-func (s *scanner) escape() error {
-	s.pos++
-	if s.pos == len(s.data) {
-		return s.endWithin("a string")
-	}
-	s.pos++
-	switch s.data[s.pos-1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return nil
-	case 'u':
-	default:
-		return s.failed("invalid escape")
-	}
-	first, err := s.hex()
-	if err != nil || !utf16.IsSurrogate(first) {
-		return err
-	}
-	if s.pos+2 > len(s.data) {
-		s.pos = len(s.data)
-		return s.endWithin("a string")
-	}
-	if s.data[s.pos] != '\\' || s.data[s.pos+1] != 'u' {
-		return s.unexpected("unexpected end of hex escape")
+func (s *scanner) escape() {
+	if s.pos+1 == len(s.data) {
+		s.ended("a string")
+		return
 	}
 	s.pos += 2
-	second, err := s.hex()
-	if err != nil {
-		return err
+	switch s.data[s.pos-1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	case 'u':
+		first := s.hex()
+		if s.err != nil || !utf16.IsSurrogate(first) {
+			return
+		}
+		if !bytes.HasPrefix(s.data[s.pos:], []byte(`\u`)) {
+			s.unexpected("unexpected end of hex escape")
+			return
+		}
+		s.pos += 2
+		second := s.hex()
+		if utf16.DecodeRune(first, second) == utf8.RuneError {
+			s.failed("lone leading surrogate in hex escape")
+		}
+	default:
+		s.failed("invalid escape")
 	}
-	if utf16.DecodeRune(first, second) == utf8.RuneError {
-		return s.failed("lone leading surrogate in hex escape")
-	}
-	return nil
 }
 
 // hex reads the four digits of an escape sequence.
-func (s *scanner) hex() (rune, error) {
+func (s *scanner) hex() rune {
 	if s.pos+4 > len(s.data) {
-		s.pos = len(s.data)
-		return 0, s.endWithin("a string")
+		s.ended("a string")
+		return -1
 	}
 	r := hexRune(s.data[s.pos:])
 	s.pos += 4
 	if r < 0 {
-		return 0, s.failed("invalid escape")
+		s.failed("invalid escape")
 	}
-	return r, nil
+	return r
 }
 
 // hexRune returns what four hexadecimal digits say, or -1.
@@ -132,36 +166,35 @@ func hexRune(digits []byte) rune {
 	return r
 }
 
-// content returns the text of a string: part of the data, or a copy if it has
+// content returns what a string says: part of the data, or a copy if it has
 // escape sequences.
-func (s *scanner) content(text span) []byte {
-	raw := s.data[text.from:text.to]
-	if !text.escaped {
-		return raw
+func (s *scanner) content(t text) []byte {
+	if !t.escaped {
+		return t.raw
 	}
-	return unescape(raw)
+	return unescape(t.raw)
 }
 
 // unescape replaces the escape sequences of a string that was scanned.
 func unescape(raw []byte) []byte {
-	text := make([]byte, 0, len(raw))
+	said := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); i++ {
 		if raw[i] != '\\' {
-			text = append(text, raw[i])
+			said = append(said, raw[i])
 			continue
 		}
 		i++
 		switch raw[i] {
 		case 'b':
-			text = append(text, '\b')
+			said = append(said, '\b')
 		case 'f':
-			text = append(text, '\f')
+			said = append(said, '\f')
 		case 'n':
-			text = append(text, '\n')
+			said = append(said, '\n')
 		case 'r':
-			text = append(text, '\r')
+			said = append(said, '\r')
 		case 't':
-			text = append(text, '\t')
+			said = append(said, '\t')
 		case 'u':
 			r := hexRune(raw[i+1:])
 			i += 4
@@ -169,10 +202,10 @@ func unescape(raw []byte) []byte {
 				r = utf16.DecodeRune(r, hexRune(raw[i+3:]))
 				i += 6
 			}
-			text = utf8.AppendRune(text, r)
+			said = utf8.AppendRune(said, r)
 		default:
-			text = append(text, raw[i])
+			said = append(said, raw[i])
 		}
 	}
-	return text
+	return said
 }
