@@ -123,7 +123,7 @@ func unhex(c byte) byte {
 	if c <= '9' {
 		return c - '0'
 	}
-	return c|0x20 - 'a' + 10
+	return (c | 0x20) - 'a' + 10
 }
 
 // percentEncode encodes the bytes of a path that clients encode in the path of

@@ -1,0 +1,161 @@
+package fsops
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// directoryMode is that of new directories, without the bits of the umask.
+const directoryMode = 0o777
+
+// CreateDirectory makes a directory. If recursive, it makes missing parents too,
+// and a directory that exists is as good.
+func CreateDirectory(p string, recursive bool) error {
+	p, err := cleaned("make directory", p)
+	if err != nil {
+		return err
+	}
+	return makeDirectory(p, recursive)
+}
+
+func makeDirectory(p string, recursive bool) error {
+	err := unix.Mkdir(p, directoryMode)
+	if err == unix.ENOENT && recursive && p != "/" {
+		if err := makeDirectory(path.Dir(p), true); err != nil {
+			return err
+		}
+		err = unix.Mkdir(p, directoryMode)
+	}
+	if err == nil {
+		return nil
+	}
+	if m, statErr := statAt(unix.AT_FDCWD, p, 0); recursive && statErr == nil && m.Type == Directory {
+		return nil
+	}
+	return failed("make directory", p, err)
+}
+
+// Entry is a name in a directory.
+type Entry struct {
+	// Name is as it is on disk, and need not be UTF-8.
+	Name string
+	// Type is what the name stands for.
+	Type Type
+	// Target is what the name leads to: Type, or the type of the target of a
+	// link. Zero if it leads to nothing, in a circle, or where we may not look.
+	Target Type
+}
+
+// MaxEntries is the most entries that are told at once.
+const MaxEntries = 1000
+
+// ReadDirectory tells the entries of a directory without "." and "..", in no
+// particular order, at most [MaxEntries] at once, until tell fails, which it
+// returns. What tell gets is its own.
+func ReadDirectory(ctx context.Context, p string, tell func([]Entry) error) error {
+	p, err := cleaned("list", p)
+	if err != nil {
+		return err
+	}
+	fd, err := openPath(p, asDirectory, 0)
+	if err != nil {
+		return failed("list", p, err)
+	}
+	defer fd.release()
+	list := newListing(fd, 32<<10)
+	for {
+		entries, err := list.some(MaxEntries)
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return failed("list", p, err)
+		}
+		for i := range entries {
+			entries[i].resolve(fd)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := tell(entries); err != nil {
+			return err
+		}
+	}
+}
+
+// resolve finds out what the listing did not say.
+func (e *Entry) resolve(dir descriptor) {
+	if e.Type == 0 {
+		m, _ := statAt(dir, e.Name, unix.AT_SYMLINK_NOFOLLOW)
+		e.Type = m.Type
+	}
+	if e.Target = e.Type; e.Type == Symlink {
+		m, _ := statAt(dir, e.Name, 0)
+		e.Target = m.Type
+	}
+}
+
+// listing reads the entries of a directory from its descriptor.
+type listing struct {
+	fd      descriptor
+	buffer  []byte
+	pending []byte // of the buffer
+}
+
+func newListing(fd descriptor, bufferBytes int) *listing {
+	return &listing{fd: fd, buffer: make([]byte, bufferBytes)}
+}
+
+// some returns the next entries, at most so many, with the types that the
+// directory knows; io.EOF when there are no more.
+func (l *listing) some(most int) ([]Entry, error) {
+	var entries []Entry
+	for len(entries) < most {
+		e, err := l.next()
+		if err == io.EOF && len(entries) > 0 {
+			return entries, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// next returns the next entry.
+func (l *listing) next() (Entry, error) {
+	for {
+		if len(l.pending) == 0 {
+			n, err := retried(func() (int, error) { return unix.Getdents(int(l.fd), l.buffer) })
+			if err != nil {
+				return Entry{}, err
+			}
+			if n == 0 {
+				return Entry{}, io.EOF
+			}
+			l.pending = l.buffer[:n]
+		}
+		// A record is inode u64, place u64, its length u16, type u8, and the name
+		// up to a zero.
+		const nameAt = 19
+		record := l.pending[:binary.NativeEndian.Uint16(l.pending[16:])]
+		l.pending = l.pending[len(record):]
+		name, _, _ := bytes.Cut(record[nameAt:], []byte{0})
+		if s := string(name); s != "." && s != ".." {
+			return Entry{Name: s, Type: typeOf(uint32(record[18]) << 12)}, nil
+		}
+	}
+}
+
+// rewind begins again, with what is there now.
+func (l *listing) rewind() error {
+	l.pending = nil
+	_, err := unix.Seek(int(l.fd), 0, io.SeekStart)
+	return err
+}

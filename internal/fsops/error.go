@@ -1,0 +1,138 @@
+package fsops
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind tells errors apart for those who map them.
+type Kind uint8
+
+// The kinds of errors. There is no zero kind.
+const (
+	Failed            Kind = iota + 1 // the system refused in a way without a kind of its own
+	InvalidPath                       // relative, empty, or with a NUL
+	NotFound                          // the path or a part of it does not exist
+	AlreadyExists                     // the path exists
+	NotADirectory                     // the path or a part of it is something else
+	IsADirectory                      // the path is a directory
+	DirectoryNotEmpty                 // the directory has something in it
+	NotRegular                        // a FIFO, socket or device
+	TooLarge                          // the file exceeds Error.Limit bytes
+	SymlinkLoop                       // too many links
+	ReadOnly                          // the file system is read-only
+	NoSpace                           // the file system or the quota is full
+	PermissionDenied                  // the system forbids it
+	CopyIntoItself                    // the destination is the source or below it
+	TreeTooDeep                       // directories nested deeper than Error.Limit
+	Exhausted                         // out of descriptors or memory: may pass
+)
+
+var kindNames = map[Kind]string{
+	Failed:            "failed",
+	InvalidPath:       "invalid path",
+	NotFound:          "not found",
+	AlreadyExists:     "already exists",
+	NotADirectory:     "not a directory",
+	IsADirectory:      "is a directory",
+	DirectoryNotEmpty: "directory not empty",
+	NotRegular:        "not a regular file",
+	TooLarge:          "too large",
+	SymlinkLoop:       "symlink loop",
+	ReadOnly:          "read-only",
+	NoSpace:           "no space",
+	PermissionDenied:  "permission denied",
+	CopyIntoItself:    "copy into itself",
+	TreeTooDeep:       "tree too deep",
+	Exhausted:         "exhausted",
+}
+
+// Kinds returns every kind, so that a table that maps them can be checked for
+// completeness.
+func Kinds() []Kind {
+	kinds := make([]Kind, 0, len(kindNames))
+	for k := Failed; k <= Exhausted; k++ {
+		kinds = append(kinds, k)
+	}
+	return kinds
+}
+
+func (k Kind) String() string {
+	if name, ok := kindNames[k]; ok {
+		return name
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// kinds are those of what the kernel says.
+var kinds = map[syscall.Errno]Kind{
+	unix.ENOENT:    NotFound,
+	unix.EEXIST:    AlreadyExists,
+	unix.ENOTDIR:   NotADirectory,
+	unix.EISDIR:    IsADirectory,
+	unix.ENOTEMPTY: DirectoryNotEmpty,
+	unix.ELOOP:     SymlinkLoop,
+	unix.EROFS:     ReadOnly,
+	unix.ENOSPC:    NoSpace,
+	unix.EDQUOT:    NoSpace,
+	unix.EACCES:    PermissionDenied,
+	unix.EPERM:     PermissionDenied,
+	unix.EMFILE:    Exhausted,
+	unix.ENFILE:    Exhausted,
+	unix.ENOMEM:    Exhausted,
+}
+
+// Error is what the functions of this package fail with.
+type Error struct {
+	// Kind says what went wrong, for those who translate it.
+	Kind Kind
+	// Path is the path in question, which is the one that was given or one below
+	// it.
+	Path string
+	// Errno is what the kernel said, or 0 where we refused before it could.
+	Errno syscall.Errno
+	// Limit is what was exceeded: bytes of TooLarge, directories of TreeTooDeep.
+	Limit int64
+	// Err says what is wrong, and how to mend it.
+	Err error
+
+	verb string
+}
+
+func (e *Error) Error() string { return "failed to " + e.verb + " " + e.Path + ": " + e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrnoName returns the symbolic name of Errno, as in "ENOENT", or "".
+func (e *Error) ErrnoName() string { return unix.ErrnoName(e.Errno) }
+
+// KindOf returns the kind of an error of this package, and 0 for any other.
+func KindOf(err error) Kind {
+	var typed *Error
+	if errors.As(err, &typed) {
+		return typed.Kind
+	}
+	return 0
+}
+
+// failed types what the kernel said about a path.
+func failed(verb, path string, err error) error {
+	typed := &Error{Kind: Failed, Path: path, Err: err, verb: verb}
+	if errors.As(err, &typed.Errno) {
+		if kind, ok := kinds[typed.Errno]; ok {
+			typed.Kind = kind
+		}
+	}
+	return typed
+}
+
+func refused(kind Kind, verb, path, why string) *Error {
+	return &Error{Kind: kind, Path: path, Err: errors.New(why), verb: verb}
+}
+
+func notRegular(verb, path string) error {
+	return refused(NotRegular, verb, path, "it is a FIFO, socket or device: only files have content")
+}

@@ -1,0 +1,117 @@
+package fsops
+
+import (
+	"context"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// pieceBytes is how much is read or written before a call looks whether it is
+// still wanted.
+const pieceBytes = 1 << 20
+
+// File is a regular file that is open for reading. It is for one goroutine.
+type File struct {
+	fd       descriptor
+	path     string
+	metadata Metadata
+	offset   int64
+}
+
+// Open opens a regular file, following links. Anything else is refused without
+// waiting for it: IsADirectory or NotRegular.
+func Open(path string) (*File, error) {
+	path, err := cleaned("read", path)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := openPath(path, always|unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, notOpened("read", unix.AT_FDCWD, path, path, err)
+	}
+	f := &File{fd: fd, path: path}
+	if f.metadata, err = fd.stat(); err == nil && f.metadata.Type == Regular {
+		return f, nil
+	}
+	fd.release()
+	switch {
+	case err != nil:
+		return nil, failed("read", path, err)
+	case f.metadata.Type == Directory:
+		return nil, refused(IsADirectory, "read", path, "it is a directory")
+	}
+	return nil, notRegular("read", path)
+}
+
+// notOpened types the error of an open. Sockets, and FIFOs without a reader,
+// cannot be opened, which the kernel says as of a device that is not there.
+func notOpened(verb string, dir descriptor, name, path string, err error) error {
+	if err == unix.ENXIO {
+		if m, err := statAt(dir, name, 0); err == nil && (m.Type == Socket || m.Type == FIFO) {
+			return notRegular(verb, path)
+		}
+	}
+	return failed(verb, path, err)
+}
+
+// Metadata describes the file as it was when it was opened.
+func (f *File) Metadata() Metadata { return f.metadata }
+
+// Skip has the next Read begin at an offset from the start of the file.
+func (f *File) Skip(offset int64) { f.offset = offset }
+
+// Read implements io.Reader.
+func (f *File) Read(p []byte) (int, error) {
+	n, err := f.fd.readAt(p, f.offset)
+	switch {
+	case err != nil:
+		return 0, failed("read", f.path, err)
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	f.offset += int64(n)
+	return n, nil
+}
+
+// Close releases the file. It must be called once.
+func (f *File) Close() { f.fd.release() }
+
+// ReadFile returns a regular file of at most limit bytes; a larger one is
+// TooLarge.
+func ReadFile(ctx context.Context, path string, limit int) ([]byte, Metadata, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, Metadata{}, err
+	}
+	defer f.Close()
+	if f.metadata.Size > int64(limit) {
+		return nil, Metadata{}, f.tooLarge(limit)
+	}
+	// One byte more than there should be, to see the end without growing.
+	data := make([]byte, 0, max(f.metadata.Size, 511)+1)
+	for {
+		if ctx.Err() != nil {
+			return nil, Metadata{}, context.Cause(ctx)
+		}
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		n, err := f.Read(data[len(data):min(cap(data), len(data)+pieceBytes)])
+		switch {
+		case err == io.EOF:
+			return data, f.metadata, nil
+		case err != nil:
+			return nil, Metadata{}, err
+		}
+		if data = data[:len(data)+n]; len(data) > limit {
+			return nil, Metadata{}, f.tooLarge(limit)
+		}
+	}
+}
+
+func (f *File) tooLarge(limit int) error {
+	err := refused(TooLarge, "read", f.path, "it is larger than what is read at once: read it in pieces")
+	err.Limit = int64(limit)
+	return err
+}

@@ -1,0 +1,194 @@
+package fsops
+
+import (
+	"context"
+	"io"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// Removal says how to remove.
+type Removal struct {
+	// Recursive removes a directory with all that is in it.
+	Recursive bool
+	// IgnoreMissing takes a path that is not there as removed.
+	IgnoreMissing bool
+}
+
+// Remove removes a file, a directory, or a link, which is never followed. When
+// it fails it can have removed a part of a tree. The root is refused.
+func Remove(ctx context.Context, p string, how Removal) error {
+	p, err := cleaned("remove", p)
+	if err != nil {
+		return err
+	}
+	if p == "/" {
+		return failed("remove", p, unix.EBUSY)
+	}
+	parent, name, err := openParent(p)
+	if err == nil {
+		defer parent.release()
+		err = removeAt(ctx, parent, name, p, how.Recursive)
+	}
+	switch {
+	case err == unix.ENOENT && how.IgnoreMissing:
+		return nil
+	case isErrno(err):
+		return failed("remove", p, err)
+	}
+	return err
+}
+
+func isErrno(err error) bool {
+	_, ok := err.(unix.Errno)
+	return ok
+}
+
+// removeAt removes a name. Its error is of the kernel about the name, or typed
+// already.
+func removeAt(ctx context.Context, parent descriptor, name, p string, recursive bool) error {
+	err := unix.Unlinkat(int(parent), name, 0)
+	switch {
+	case err == unix.EROFS:
+		// The kernel refuses before it looks whether there is something.
+		if _, missing := statAt(parent, name, unix.AT_SYMLINK_NOFOLLOW); missing != nil {
+			return missing
+		}
+		return err
+	case err != unix.EISDIR:
+		return err
+	case !recursive:
+		return unix.Unlinkat(int(parent), name, unix.AT_REMOVEDIR)
+	}
+	t := &tree{ctx: ctx, path: p}
+	defer t.close()
+	if err := t.enter(parent, name); err != nil {
+		return err
+	}
+	if err := t.empty(); err != nil {
+		return err
+	}
+	return unix.Unlinkat(int(parent), name, unix.AT_REMOVEDIR)
+}
+
+// tree is a directory that is being emptied. Whatever its depth, one of its
+// directories is open at a time; the way back is the name "..", which is believed
+// if it leads to the directory that was left.
+type tree struct {
+	ctx    context.Context
+	path   string // of where we are
+	here   *listing
+	levels []level // from the top to where we are
+}
+
+// level is a directory on the way from the top.
+type level struct {
+	name     string
+	identity identity
+	pending  []Entry // read, and not yet removed
+}
+
+const (
+	// levelEntries is how many entries are read at a time, and so kept of each
+	// level.
+	levelEntries = 128
+	// levelBytes is what they are read into.
+	levelBytes = 8 << 10
+)
+
+// enter opens a directory below another one, which may be closed then.
+func (t *tree) enter(parent descriptor, name string) error {
+	fd, err := openAt(parent, name, asDirectory|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	m, err := fd.stat()
+	if err != nil {
+		fd.release()
+		return err
+	}
+	t.close()
+	t.here = newListing(fd, levelBytes)
+	t.levels = append(t.levels, level{name: name, identity: m.identity})
+	return nil
+}
+
+func (t *tree) close() {
+	if t.here != nil {
+		t.here.fd.release()
+		t.here = nil
+	}
+}
+
+// empty removes all that is below the top.
+func (t *tree) empty() error {
+	for {
+		if t.ctx.Err() != nil {
+			return context.Cause(t.ctx)
+		}
+		at := &t.levels[len(t.levels)-1]
+		if len(at.pending) > 0 {
+			next := at.pending[len(at.pending)-1].Name
+			at.pending = at.pending[:len(at.pending)-1]
+			if err := t.remove(next); err != nil {
+				return err
+			}
+			continue
+		}
+		// What was removed is not there any more, so the rest comes first.
+		err := t.here.rewind()
+		if err == nil {
+			at.pending, err = t.here.some(levelEntries)
+		}
+		switch {
+		case (err == io.EOF || err == unix.ENOENT) && len(t.levels) == 1:
+			return nil
+		case err == io.EOF, err == unix.ENOENT: // which is said of what others removed
+			err = t.leave()
+		case err != nil:
+			err = failed("remove", t.path, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// remove removes an entry of where we are, or enters it.
+func (t *tree) remove(name string) error {
+	err := unix.Unlinkat(int(t.here.fd), name, 0)
+	if err == unix.EISDIR {
+		if err = t.enter(t.here.fd, name); err == nil {
+			t.path = path.Join(t.path, name)
+			return nil
+		}
+	}
+	if err == nil || err == unix.ENOENT {
+		return nil
+	}
+	return failed("remove", path.Join(t.path, name), err)
+}
+
+// leave goes back from an empty directory, and removes it.
+func (t *tree) leave() error {
+	left := t.levels[len(t.levels)-1]
+	above := t.levels[len(t.levels)-2]
+	fd, err := openAt(t.here.fd, "..", asDirectory, 0)
+	if err != nil {
+		return failed("remove", t.path, err)
+	}
+	m, err := fd.stat()
+	if err != nil || m.identity != above.identity {
+		fd.release()
+		return refused(Failed, "remove", t.path, "it was moved meanwhile: try again")
+	}
+	t.close()
+	t.here = newListing(fd, levelBytes)
+	t.levels = t.levels[:len(t.levels)-1]
+	if err := unix.Unlinkat(int(fd), left.name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
+		return failed("remove", t.path, err)
+	}
+	t.path = path.Dir(t.path)
+	return nil
+}
