@@ -6,9 +6,11 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,7 +19,6 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
-	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -167,15 +168,12 @@ func (s *Server) toStatus(err error) error {
 	var (
 		processErr *process.Error
 		sessionErr *session.Error
-		fileErr    *fsops.Error
 	)
 	switch {
 	case errors.As(err, &processErr):
 		return s.fromProcess(processErr)
 	case errors.As(err, &sessionErr):
 		return fromSession(sessionErr)
-	case errors.As(err, &fileErr):
-		return fromFiles(fileErr)
 	case errors.Is(err, eventlog.ErrReplaced):
 		return failure(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER, nil,
 			"another stream took over the process; this one must not be resumed")
@@ -200,6 +198,9 @@ func (s *Server) fromProcess(err *process.Error) error {
 	metadata := map[string]string{}
 	if err.Subject != "" {
 		metadata["subject"] = err.Subject
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err.Err); ok {
+		metadata["errno"] = unix.ErrnoName(errno)
 	}
 	if err.Field != "" {
 		metadata["field"] = err.Field
