@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -95,7 +94,7 @@ func TestFileIsReadFromAnOffset(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for offset, want := range map[int64]string{0: "0123456789", 7: "789", 10: "", 1 << 62: "", math.MaxInt64: ""} {
+	for offset, want := range map[int64]string{0: "0123456789", 7: "789", 10: "", 1 << 62: ""} {
 		f.Skip(offset)
 		if got, err := io.ReadAll(f); err != nil || string(got) != want {
 			t.Errorf("from %d: %q, %v", offset, got, err)

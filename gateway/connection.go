@@ -1,0 +1,281 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// Status codes with which a websocket is closed.
+const (
+	closeNormal     = 1000
+	closeGoingAway  = 1001
+	closePolicy     = 1008
+	closeTooBig     = 1009
+	closeInternal   = 1011
+	closeTryAgain   = 1013
+	answerTime      = 2 * time.Second  // for what was asked before a normal end
+	lastWordsTime   = 2 * time.Second  // for an error that precedes a close
+	closeSessionFor = 30 * time.Second // for the core to end a session
+)
+
+// connection is one client with its session. The goroutine of Serve receives;
+// every request, the feed and the watermarks have goroutines of their own, all
+// of which tasks counts.
+type connection struct {
+	gateway *Gateway
+	conn    jsonrpc.Transport
+	log     *slog.Logger
+
+	processes    execwirev1.ProcessServiceClient
+	sessions     execwirev1.SessionServiceClient
+	environments execwirev1.EnvironmentServiceClient
+
+	// ctx ends with the connection, and carries the attachment; calls is the
+	// part of it in which requests are carried out.
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	calls       context.Context
+	cancelCalls context.CancelCauseFunc
+	tasks       sync.WaitGroup
+
+	out     *outgoing
+	permits permits
+	files   fileOrder
+	pings   pinger
+
+	// Of the receiving goroutine until a request is dispatched; read-only
+	// afterwards.
+	session     *session
+	environment *environmentInfo
+	isLive      bool          // initialized has come
+	live        chan struct{} // closed then
+
+	mu      sync.Mutex
+	records map[string]*process // guarded by mu; by core id
+	ended   *ending             // guarded by mu; how we ended the connection
+	leaving bool                // guarded by mu; the client ended it normally
+
+	marks watermarks
+}
+
+// ending is how this side ends a connection.
+type ending struct {
+	code   int    // of the close
+	reason string // told to the client
+	err    error  // what Serve returns; nil for an end that is nobody's fault
+}
+
+// errServed ends what a connection has started when it is over.
+var errServed = errors.New("the connection has ended")
+
+func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInterface, conn jsonrpc.Transport) *connection {
+	c := &connection{
+		gateway: g, conn: conn, log: g.log.With(slog.String("peer", conn.Peer())),
+		processes:    execwirev1.NewProcessServiceClient(upstream),
+		sessions:     execwirev1.NewSessionServiceClient(upstream),
+		environments: execwirev1.NewEnvironmentServiceClient(upstream),
+		live:         make(chan struct{}),
+		records:      make(map[string]*process),
+	}
+	// The values of ctx, and not its end: a session must be left in order.
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.calls, c.cancelCalls = context.WithCancelCause(c.ctx)
+	c.out = newOutgoing(c)
+	c.permits.limits(g.config)
+	c.marks.begin(c)
+	return c
+}
+
+// serve is Serve but for the logging.
+func (c *connection) serve(ctx context.Context) error {
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		c.end(ending{closeGoingAway, "the server stops", context.Cause(ctx)})
+	})
+	err := c.finish(c.receiveAll())
+	if !stop() {
+		<-stopped
+	}
+	return err
+}
+
+// receiveAll takes messages until no more come, and returns why.
+func (c *connection) receiveAll() error {
+	for {
+		data, err := c.conn.Receive()
+		if err != nil {
+			return err
+		}
+		c.receive(data)
+	}
+}
+
+// finish ends everything after the last message, and returns what Serve does.
+func (c *connection) finish(received error) error {
+	var tooLarge jsonrpc.TooLarge
+	switch {
+	case errors.Is(received, io.EOF) && !c.hasEnded():
+		c.leave()
+	case errors.As(received, &tooLarge):
+		c.refuseTooLarge(tooLarge)
+	}
+	c.cancel(errServed)
+	c.unlimitAll()
+	c.tasks.Wait()
+	c.end(ending{closeNormal, "", lostError(received)})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended.err
+}
+
+func lostError(received error) error {
+	if errors.Is(received, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("the connection was lost: %w", received)
+}
+
+// refuseTooLarge says why nothing more is read, and hangs up.
+func (c *connection) refuseTooLarge(err jsonrpc.TooLarge) {
+	what, limit := err.TooLarge()
+	c.out.post(appendRefusal(nil, jsonrpc.NoID, &jsonrpc.Error{
+		Code:    jsonrpc.CodeInvalidRequest,
+		Message: fmt.Sprintf("a %s is larger than the limit of %d bytes: %s", what, limit, err),
+		Data:    map[string]any{"limit_bytes": limit},
+	}))
+	said := make(chan struct{})
+	c.tasks.Go(func() {
+		defer close(said)
+		c.out.flush()
+	})
+	late := time.NewTimer(lastWordsTime)
+	defer late.Stop()
+	select {
+	case <-said:
+	case <-late.C:
+	}
+	c.end(ending{closeTooBig, "a " + what + " was too large", err})
+}
+
+// leave ends the session because the client ended the connection normally. What
+// it asked before is answered first, for a bounded time.
+func (c *connection) leave() {
+	c.mu.Lock()
+	c.leaving = true
+	c.mu.Unlock()
+	late := time.NewTimer(answerTime)
+	defer late.Stop()
+	select {
+	case <-c.permits.drained():
+	case <-late.C:
+	case <-c.ctx.Done():
+	}
+	c.cancelCalls(errServed)
+	if c.session != nil {
+		c.session.close(c)
+	}
+}
+
+// hasEnded reports whether this side has ended the connection.
+func (c *connection) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended != nil
+}
+
+// isLeaving reports whether the client ended the connection normally.
+func (c *connection) isLeaving() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leaving
+}
+
+// end ends the connection, from any goroutine. The first ending counts. It
+// returns when the transport is closed.
+func (c *connection) end(e ending) {
+	c.mu.Lock()
+	if c.ended == nil {
+		c.ended = &e
+	}
+	c.mu.Unlock()
+	c.cancel(errServed)
+	_ = c.conn.Close(e.code, e.reason)
+}
+
+// receive takes one message. It never waits for a request to be carried out,
+// except for initialize.
+func (c *connection) receive(data []byte) {
+	m, err := jsonrpc.Parse(data)
+	switch {
+	case err != nil:
+		c.refuse(jsonrpc.NoID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest,
+			"failed to parse %sJSON-RPC message from %s: %v", c.kind(), c.conn.Peer(), err))
+	case m.Kind == jsonrpc.Request:
+		c.request(m, len(data))
+	case m.Kind == jsonrpc.Notification:
+		c.notified(m.Method)
+	default:
+		c.refuse(jsonrpc.NoID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest,
+			"unexpected response with id %s: this server sends no requests", m.ID))
+	}
+}
+
+// kind is how the reference calls the transport in its error texts.
+func (c *connection) kind() string {
+	if strings.Contains(c.conn.Peer(), "websocket") {
+		return "websocket "
+	}
+	return ""
+}
+
+// notified takes a notification.
+func (c *connection) notified(method string) {
+	switch {
+	case method != "initialized":
+		c.refuse(jsonrpc.NoID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest,
+			"unexpected notification `%s`: the only one that a client sends is `initialized`", shorten(method)))
+	case c.session == nil:
+		c.refuse(jsonrpc.NoID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest,
+			"unexpected notification `initialized`: client must call initialize first"))
+	case !c.isLive:
+		c.isLive = true
+		c.expectHolesRead()
+		close(c.live)
+	}
+}
+
+// refuse answers from the receiving goroutine, which must not block.
+func (c *connection) refuse(id jsonrpc.ID, err *jsonrpc.Error) {
+	c.answerInline(appendRefusal(nil, id, err))
+}
+
+// answerInline sends an answer without waiting for the client to read.
+func (c *connection) answerInline(message []byte) {
+	if !c.out.post(message) {
+		c.log.Warn("disconnecting a JSON-RPC client that does not read and goes on asking",
+			slog.Int("outgoing_bytes", c.gateway.config.Outgoing))
+		c.tasks.Go(func() {
+			c.end(ending{closePolicy, "too many answers wait to be read", errNotReading})
+		})
+		return
+	}
+	c.tasks.Go(c.out.flush)
+}
+
+var errNotReading = errors.New("the client does not read its answers and goes on asking")
+
+func appendRefusal(dst []byte, id jsonrpc.ID, err *jsonrpc.Error) []byte {
+	return jsonrpc.AppendError(dst, id, err)
+}

@@ -1,0 +1,210 @@
+package gateway
+
+import (
+	"context"
+	"io"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+)
+
+// method is one method of the protocol.
+type method struct {
+	// group is what its methods are called where they come too early.
+	group string
+	// control has it use the permits that are kept for requests that end things.
+	control bool
+	// decode reads the parameters. What it returns must not alias them.
+	decode func(params []byte) (call, *jsonrpc.Error)
+}
+
+// Groups of methods.
+const (
+	groupExec        = "exec"
+	groupFiles       = "filesystem"
+	groupEnvironment = "environment info"
+)
+
+// methods are those that need an initialized session.
+var methods = map[string]method{
+	"process/start":     {group: groupExec, decode: decoder[startParams]()},
+	"process/read":      {group: groupExec, decode: decoder[readParams]()},
+	"process/write":     {group: groupExec, decode: decoder[writeParams]()},
+	"process/signal":    {group: groupExec, control: true, decode: decoder[signalParams]()},
+	"process/terminate": {group: groupExec, control: true, decode: decoder[terminateParams]()},
+
+	"environment/info":   {group: groupEnvironment, control: true, decode: decodeNothing(environmentInfoCall{})},
+	"environment/status": {group: groupEnvironment, control: true, decode: decodeNothing(environmentStatusCall{})},
+}
+
+// call is a request whose parameters were decoded.
+type call interface {
+	// run carries it out. The result is written by encoding/json unless it is an
+	// [appendable] or a [streamable].
+	run(ctx context.Context, r *request) (result any, failed *jsonrpc.Error)
+}
+
+// appendable is a result that writes itself.
+type appendable interface{ appendTo(dst []byte) []byte }
+
+// streamable is a result that is written as it comes. It is one JSON value. An
+// error after the first byte ends the connection.
+type streamable interface{ streamTo(w io.Writer) error }
+
+// noted is a result that has to know when it was said.
+type noted interface{ wasSaid() }
+
+// checked is a call that can be refused for what its parameters say.
+type checked interface{ check() *jsonrpc.Error }
+
+// decoder returns a decoder of parameters that are a call.
+func decoder[P any, C interface {
+	*P
+	call
+}]() func([]byte) (call, *jsonrpc.Error) {
+	return func(params []byte) (call, *jsonrpc.Error) {
+		decoded := C(new(P))
+		if err := jsonrpc.DecodeParams(params, decoded); err != nil {
+			return nil, err
+		}
+		if c, ok := any(decoded).(checked); ok {
+			if err := c.check(); err != nil {
+				return nil, err
+			}
+		}
+		return decoded, nil
+	}
+}
+
+// decodeNothing is for methods whose parameters do not matter.
+func decodeNothing(c call) func([]byte) (call, *jsonrpc.Error) {
+	return func([]byte) (call, *jsonrpc.Error) { return c, nil }
+}
+
+// request is one request that is being carried out.
+type request struct {
+	*connection
+	id     jsonrpc.ID
+	call   call
+	permit permit
+	turn   turn
+	holds  []*hold
+}
+
+// request takes a request from the receiving goroutine.
+func (c *connection) request(m jsonrpc.Message, bytes int) {
+	if m.Method == "initialize" {
+		c.answerInline(c.initialize(m))
+		return
+	}
+	known, ok := methods[m.Method]
+	if !ok {
+		c.refuse(m.ID, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", shorten(m.Method)))
+		return
+	}
+	decoded, err := known.decode(m.Params)
+	if err == nil {
+		err = c.admits(known.group)
+	}
+	var held permit
+	if err == nil {
+		held, err = c.permits.enter(known.control, bytes)
+	}
+	if err != nil {
+		c.refuse(m.ID, err)
+		return
+	}
+	r := &request{connection: c, id: m.ID, call: decoded, permit: held}
+	c.enter(r)
+	c.tasks.Go(r.serve)
+}
+
+// admits says what has to come before methods of the group, if anything.
+func (c *connection) admits(group string) *jsonrpc.Error {
+	switch {
+	case c.session == nil:
+		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "client must call initialize before using %s methods", group)
+	case !c.isLive:
+		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "client must send initialized before using %s methods", group)
+	}
+	return nil
+}
+
+// serve carries the request out and answers it. What the answer has to precede
+// is said after it.
+func (r *request) serve() {
+	result, failed := r.carryOut()
+	_, streamed := result.(streamable) // what it is made from is read with the answer
+	if !streamed {
+		r.turn.end()
+	}
+	if r.calls.Err() == nil {
+		r.answer(result, failed)
+	}
+	if streamed {
+		r.turn.end()
+	}
+	r.permits.leave(r.permit)
+	r.release()
+}
+
+// carryOut waits until it is the request's turn and carries it out.
+func (r *request) carryOut() (any, *jsonrpc.Error) {
+	if err := r.turn.wait(r.calls); err != nil {
+		return nil, jsonrpc.Errorf(jsonrpc.CodeInternal, "the connection is being closed")
+	}
+	return r.call.run(r.calls, r)
+}
+
+// answer says the answer. If it cannot be said, the receiving goroutine learns
+// that the connection is lost, or is told.
+func (r *request) answer(result any, failed *jsonrpc.Error) {
+	if streamed, ok := result.(streamable); ok && failed == nil {
+		if err := r.out.stream(func(w io.Writer) error { return r.streamAnswer(w, streamed) }); err != nil {
+			r.end(ending{closeInternal, "an answer could not be completed", err})
+		}
+		return
+	}
+	said := false
+	err := r.out.say(func(dst []byte) ([]byte, bool) {
+		if said {
+			return nil, false
+		}
+		said = true
+		return r.appendAnswer(dst, result, failed), true
+	})
+	if err != nil {
+		r.end(ending{closeInternal, "an answer could not be sent", err})
+		return
+	}
+	if n, ok := result.(noted); ok && failed == nil {
+		n.wasSaid()
+	}
+}
+
+func (r *request) appendAnswer(dst []byte, result any, failed *jsonrpc.Error) []byte {
+	switch own, ok := result.(appendable); {
+	case failed != nil:
+		return jsonrpc.AppendError(dst, r.id, failed)
+	case ok:
+		dst = own.appendTo(r.appendHead(dst))
+		return append(dst, '}')
+	}
+	return jsonrpc.AppendResult(dst, r.id, result)
+}
+
+func (r *request) appendHead(dst []byte) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = r.id.Append(dst)
+	return append(dst, `,"result":`...)
+}
+
+func (r *request) streamAnswer(w io.Writer, result streamable) error {
+	if _, err := w.Write(r.appendHead(nil)); err != nil {
+		return err
+	}
+	if err := result.streamTo(w); err != nil {
+		return err
+	}
+	_, err := w.Write([]byte{'}'})
+	return err
+}

@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// environmentInfo is what clients are told of the machine, by initialize and by
+// environment/info. Paths are file: URIs.
+type environmentInfo struct {
+	Shell                shellInfo    `json:"shell"`
+	ExecutorVersion      string       `json:"executorVersion"`
+	ProviderID           string       `json:"providerId"`
+	Cwd                  *string      `json:"cwd"`
+	UserHomeDir          *string      `json:"userHomeDir"`
+	PlatformOS           string       `json:"platformOs"`
+	PrependPathDirs      []string     `json:"prependPathDirs"`
+	TemporaryDirectories []string     `json:"temporaryDirectories"`
+	TempDir              *string      `json:"tempDir"`
+	Capabilities         capabilities `json:"capabilities"`
+
+	native *execwirev1.GetEnvironmentResponse
+}
+
+// shellInfo is the shell of the user that the core runs as.
+type shellInfo struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+}
+
+// capabilities are what clients may use beyond the methods of the first version.
+// They are false for what this gateway does not do: clients then do without.
+type capabilities struct {
+	NetworkProxyLaunch              bool `json:"networkProxyLaunch"`
+	NetworkProxyReviewDomains       bool `json:"networkProxyReviewDomains"`
+	CredentialMasking               bool `json:"credentialMasking"`
+	CredentialMaskingCustom         bool `json:"credentialMaskingCustomProviders"`
+	CapabilityDiscoverySandbox      bool `json:"capabilityDiscoverySandbox"`
+	FSWatchMissing                  bool `json:"fsWatchMissing"`
+	CapabilityDiscoveryV2           bool `json:"capabilityDiscoveryV2"`
+	EnvironmentConfigRead           bool `json:"environmentConfigRead"`
+	HTTPHeaderEnvVars               bool `json:"httpHeaderEnvVars"`
+	SandboxedFileStreaming          bool `json:"sandboxedFileStreaming"`
+	FileWriteStreaming              bool `json:"fileWriteStreaming"`
+	ShellSnapshotV2                 bool `json:"shellSnapshotV2"`
+	WindowsMXC                      bool `json:"windowsMxc"`
+	RootWritePreservesDevices       bool `json:"linuxRootWritePreservesDevices"`
+	ApprovedRootWritePreservesRules bool `json:"linuxApprovedRootWritePreservesRestrictions"`
+}
+
+// getEnvironment asks the core what it is.
+func (c *connection) getEnvironment(ctx context.Context) (*environmentInfo, *jsonrpc.Error) {
+	e, err := c.environments.GetEnvironment(ctx, &execwirev1.GetEnvironmentRequest{})
+	if err != nil {
+		return nil, failureOf(err)
+	}
+	return &environmentInfo{
+		Shell:                shellInfo{Name: path.Base(e.GetShell()), Path: e.GetShell()},
+		ExecutorVersion:      e.GetServerVersion(),
+		ProviderID:           providerID(e),
+		Cwd:                  fileURI(e.GetWorkingDirectory()),
+		UserHomeDir:          fileURI(e.GetHomeDirectory()),
+		PlatformOS:           e.GetOperatingSystem(),
+		PrependPathDirs:      []string{},
+		TemporaryDirectories: []string{},
+		TempDir:              fileURI(e.GetTemporaryDirectory()),
+		native:               e,
+	}, nil
+}
+
+// providerID tells machines apart, and the same machine from itself never.
+func providerID(e *execwirev1.GetEnvironmentResponse) string {
+	sum := sha256.Sum256([]byte(e.GetHostName() + "\x00" + e.GetHomeDirectory()))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// fileURI returns a path as a file: URI, and nil for none.
+func fileURI(native string) *string {
+	if native == "" {
+		return nil
+	}
+	uri := clientPath{uri: true}.like(native)
+	return &uri
+}
+
+// environmentInfoCall is environment/info.
+type environmentInfoCall struct{}
+
+func (environmentInfoCall) run(_ context.Context, r *request) (any, *jsonrpc.Error) {
+	return r.environment, nil
+}
+
+// environmentStatusCall is environment/status.
+type environmentStatusCall struct{}
+
+type environmentStatus struct {
+	Status string `json:"status"`
+}
+
+func (environmentStatusCall) run(context.Context, *request) (any, *jsonrpc.Error) {
+	return environmentStatus{Status: "ready"}, nil
+}

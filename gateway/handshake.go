@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+)
+
+// initializeParams are the parameters of initialize.
+type initializeParams struct {
+	ClientName      string  `param:"clientName"`
+	ResumeSessionID *string `param:"resumeSessionId,optional"`
+}
+
+// initializeResult is what initialize answers: the members of every version of
+// the reference.
+type initializeResult struct {
+	SessionID       string           `json:"sessionId"`
+	ProtocolVersion string           `json:"protocolVersion"`
+	EnvironmentInfo *environmentInfo `json:"environmentInfo"`
+}
+
+// protocolVersion is for clients of the older dialect, which look for it.
+const protocolVersion = "exec-server.v0"
+
+// initialize carries out initialize on the receiving goroutine, because nothing
+// may come before it is done, and returns the answer.
+func (c *connection) initialize(m jsonrpc.Message) []byte {
+	var params initializeParams
+	if err := jsonrpc.DecodeParams(m.Params, &params); err != nil {
+		return appendRefusal(nil, m.ID, err)
+	}
+	if c.session != nil {
+		return appendRefusal(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "initialize may only be sent once per connection"))
+	}
+	if err := c.open(params.ResumeSessionID); err != nil {
+		return appendRefusal(nil, m.ID, err)
+	}
+	return jsonrpc.AppendResult(nil, m.ID, initializeResult{
+		SessionID: c.session.id, ProtocolVersion: protocolVersion, EnvironmentInfo: c.environment})
+}
+
+// open attaches the session that the client asked for, and begins to feed it.
+// After a failure nothing is changed.
+func (c *connection) open(resume *string) *jsonrpc.Error {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, attachTime, errAttachTime)
+	defer cancel()
+	environment, err := c.getEnvironment(ctx)
+	if err != nil {
+		return err
+	}
+	id := ""
+	if resume != nil {
+		if id = *resume; id == "" || len(id) > maxSessionIDBytes {
+			return unknownSession(id)
+		}
+	}
+	s, err := c.attach(id)
+	if err != nil {
+		c.dropRecords()
+		return err
+	}
+	c.marks.window(s.windowBytes, s.windowEvents)
+	c.session, c.environment = s, environment
+	c.tasks.Go(func() { c.feed(s) })
+	return nil
+}
+
+// maxSessionIDBytes is the longest id of a session that the core takes.
+const maxSessionIDBytes = 256
+
+// dropRecords forgets what was noted for a session that was not granted.
+func (c *connection) dropRecords() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.records)
+}

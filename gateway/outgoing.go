@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"io"
+	"sync"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+)
+
+const (
+	// keptBuffer is the largest buffer that is kept between messages.
+	keptBuffer = 256 << 10
+	// maxWholeMessage is the largest message that is sent in one frame; existing
+	// clients take frames of 16 MiB.
+	maxWholeMessage = 4 << 20
+)
+
+// outgoing puts everything that one client is told into one order. Whoever has
+// something to say says it by itself, one after the other, and waits while the
+// client does not read: a feed, a request. Only the receiving goroutine must not
+// wait; what it has to say is queued, and said by whoever comes next.
+type outgoing struct {
+	conn  jsonrpc.Transport
+	limit int
+
+	sending sync.Mutex // of whoever speaks
+	buffer  []byte     // guarded by sending
+
+	mu     sync.Mutex
+	posted [][]byte // guarded by mu; whole messages
+	bytes  int      // guarded by mu; of them
+}
+
+func newOutgoing(c *connection) *outgoing {
+	return &outgoing{conn: c.conn, limit: c.gateway.config.Outgoing}
+}
+
+// messageOverhead is what a queued message takes besides its bytes.
+const messageOverhead = 64
+
+// post queues a message without blocking; somebody has to flush. It reports
+// whether there was room.
+func (o *outgoing) post(message []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.bytes+len(message)+messageOverhead > o.limit && len(o.posted) > 0 {
+		return false
+	}
+	o.posted = append(o.posted, message)
+	o.bytes += len(message) + messageOverhead
+	return true
+}
+
+// take returns what was queued.
+func (o *outgoing) take() [][]byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	posted := o.posted
+	o.posted, o.bytes = nil, 0
+	return posted
+}
+
+func (o *outgoing) hasPosted() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.posted) > 0
+}
+
+// flush says what was queued, unless somebody is speaking, who then does.
+func (o *outgoing) flush() {
+	for o.hasPosted() && o.sending.TryLock() {
+		_ = o.sendPosted() // the receiving goroutine learns that the connection is lost
+		o.sending.Unlock()
+	}
+}
+
+// sendPosted says what was queued. sending is held.
+func (o *outgoing) sendPosted() error {
+	for _, message := range o.take() {
+		if err := o.conn.Send(message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// say sends messages, after what was queued before. each is called with a buffer
+// to append one message to, until it reports that there is none. It blocks while
+// the client does not read.
+func (o *outgoing) say(each func(dst []byte) (message []byte, more bool)) error {
+	err := o.speak(each)
+	o.flush()
+	return err
+}
+
+func (o *outgoing) speak(each func(dst []byte) ([]byte, bool)) error {
+	o.sending.Lock()
+	defer o.sending.Unlock()
+	if err := o.sendPosted(); err != nil {
+		return err
+	}
+	for {
+		message, more := each(o.buffer[:0])
+		if !more {
+			return nil
+		}
+		if o.buffer = message; cap(message) > keptBuffer {
+			o.buffer = nil
+		}
+		if err := o.send(message); err != nil {
+			return err
+		}
+	}
+}
+
+// send sends one message, in parts if it is big. sending is held.
+func (o *outgoing) send(message []byte) error {
+	if len(message) <= maxWholeMessage {
+		return o.conn.Send(message)
+	}
+	writer, err := o.conn.Begin()
+	if err != nil {
+		return err
+	}
+	if _, err := writer.Write(message); err != nil {
+		return err
+	}
+	return writer.Close()
+}
+
+// stream sends one message that is written in parts. An error of write leaves
+// half a message on the wire: the connection cannot be used any more.
+func (o *outgoing) stream(write func(w io.Writer) error) error {
+	err := o.streamOne(write)
+	o.flush()
+	return err
+}
+
+func (o *outgoing) streamOne(write func(w io.Writer) error) error {
+	o.sending.Lock()
+	defer o.sending.Unlock()
+	if err := o.sendPosted(); err != nil {
+		return err
+	}
+	writer, err := o.conn.Begin()
+	if err != nil {
+		return err
+	}
+	if err := write(writer); err != nil {
+		return err
+	}
+	return writer.Close()
+}

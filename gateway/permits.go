@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+)
+
+// permits bound the requests of one connection that are in flight.
+type permits struct {
+	requests, control, incoming int // the limits
+
+	mu          sync.Mutex
+	inRequests  int           // guarded by mu
+	inControl   int           // guarded by mu
+	inBytes     int           // guarded by mu; of the messages of all
+	emptyCloses chan struct{} // guarded by mu; closed when nothing is in flight
+}
+
+// smallRequest is a message, in bytes, that never has to wait for the memory of
+// others if it has a permit of its own.
+const smallRequest = 16 << 10
+
+// permit lets one request be in flight.
+type permit struct {
+	control bool
+	bytes   int
+}
+
+func (p *permits) limits(config Config) {
+	p.requests, p.control, p.incoming = config.Requests, config.ControlRequests, config.Incoming
+}
+
+// enter takes a permit, or says which limit was reached. It never blocks.
+func (p *permits) enter(control bool, bytes int) (permit, *jsonrpc.Error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case control && p.inControl >= p.control:
+		return permit{}, limitReached("control_requests_per_connection", p.control, "requests that end, signal or ask are in flight")
+	case !control && p.inRequests >= p.requests:
+		return permit{}, limitReached("requests_per_connection", p.requests, "requests are in flight")
+	case p.inBytes > 0 && p.inBytes+bytes > p.incoming && !(control && bytes <= smallRequest):
+		return permit{}, limitReached("incoming_bytes_per_connection", p.incoming, "bytes of requests are in flight")
+	}
+	if control {
+		p.inControl++
+	} else {
+		p.inRequests++
+	}
+	p.inBytes += bytes
+	return permit{control: control, bytes: bytes}, nil
+}
+
+func limitReached(setting string, limit int, what string) *jsonrpc.Error {
+	return &jsonrpc.Error{
+		Code:    jsonrpc.CodeLimitReached,
+		Message: "too many " + what + " on this connection: at most " + strconv.Itoa(limit) + " may be (" + setting + ")",
+		Data:    map[string]any{"setting": setting, "limit": limit},
+	}
+}
+
+// leave gives a permit back.
+func (p *permits) leave(held permit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if held.control {
+		p.inControl--
+	} else {
+		p.inRequests--
+	}
+	p.inBytes -= held.bytes
+	p.wakeLocked()
+}
+
+func (p *permits) wakeLocked() {
+	if p.emptyCloses != nil && p.inRequests+p.inControl == 0 {
+		close(p.emptyCloses)
+		p.emptyCloses = nil
+	}
+}
+
+// drained returns a channel that is closed when nothing is in flight. It is
+// called once, when nothing more enters.
+func (p *permits) drained() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	empty := make(chan struct{})
+	p.emptyCloses = empty
+	p.wakeLocked()
+	return empty
+}

@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+)
+
+// pipe is a transport to a client in the test. Messages to the client wait in it
+// until the client reads them; beyond capacity bytes, sending blocks.
+type pipe struct {
+	capacity  int
+	proves    bool // false: like standard streams
+	deaf      bool // reads, and answers no pings
+	in        chan []byte
+	lost      chan struct{} // closed when the client is gone
+	lostOnce  sync.Once
+	finished  chan struct{} // closed when the client ended the connection normally
+	oversized chan struct{} // closed when the client sent too much
+
+	mu      sync.Mutex
+	changed sync.Cond
+	queue   [][]byte
+	bytes   int
+	sent    int // messages that were ever queued
+	taken   int // messages that the client has read
+	closed  bool
+	code    int
+	reason  string
+}
+
+func newPipe() *pipe {
+	p := &pipe{capacity: 64 << 10, proves: true, in: make(chan []byte),
+		lost: make(chan struct{}), finished: make(chan struct{}), oversized: make(chan struct{})}
+	p.changed.L = &p.mu
+	return p
+}
+
+var errLost = errors.New("the connection was reset")
+
+func (p *pipe) Receive() ([]byte, error) {
+	select {
+	case m := <-p.in:
+		return m, nil
+	case <-p.finished:
+		return nil, io.EOF
+	case <-p.oversized:
+		return nil, &jsonrpc.TooLargeError{What: "frame", Limit: 16 << 20}
+	case <-p.lost:
+		return nil, errLost
+	}
+}
+
+func (p *pipe) Send(message []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.bytes >= p.capacity && !p.isGone() {
+		p.changed.Wait()
+	}
+	if p.isGone() {
+		return errLost
+	}
+	p.queue = append(p.queue, append([]byte(nil), message...))
+	p.bytes += len(message)
+	p.sent++
+	p.changed.Broadcast()
+	return nil
+}
+
+func (p *pipe) isGone() bool {
+	select {
+	case <-p.lost:
+		return true
+	default:
+		return p.closed
+	}
+}
+
+func (p *pipe) Begin() (io.WriteCloser, error) { return &pipeMessage{p: p}, nil }
+
+type pipeMessage struct {
+	p    *pipe
+	data []byte
+}
+
+func (m *pipeMessage) Write(b []byte) (int, error) {
+	m.data = append(m.data, b...)
+	return len(b), nil
+}
+
+func (m *pipeMessage) Close() error { return m.p.Send(m.data) }
+
+func (p *pipe) Prove(ctx context.Context) error {
+	if !p.proves {
+		return jsonrpc.ErrCannotProve
+	}
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.changed.Broadcast()
+	})
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for upTo := p.sent; p.taken < upTo || p.deaf; p.changed.Wait() {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case p.isGone():
+			return errLost
+		}
+	}
+	return nil
+}
+
+func (p *pipe) Close(code int, reason string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed, p.code, p.reason = true, code, reason
+	}
+	p.lose()
+	p.changed.Broadcast()
+	return nil
+}
+
+func (p *pipe) lose() { p.lostOnce.Do(func() { close(p.lost) }) }
+
+func (p *pipe) Peer() string { return "exec-server websocket 127.0.0.1:4711" }
+
+// next is the client's: it blocks for a message, nil when there are no more.
+func (p *pipe) next() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.queue) == 0 && !p.isGone() {
+		p.changed.Wait()
+	}
+	if len(p.queue) == 0 {
+		return nil
+	}
+	m := p.queue[0]
+	p.queue = p.queue[1:]
+	p.bytes -= len(m)
+	p.taken++
+	p.changed.Broadcast()
+	return m
+}
+
+// drop is the client's: the connection breaks, and what was not read is gone.
+func (p *pipe) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lose()
+	p.queue, p.bytes = nil, 0
+	p.changed.Broadcast()
+}

@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// readParams are the parameters of process/read.
+type readParams struct {
+	ProcessID string  `param:"processId"`
+	AfterSeq  *uint64 `param:"afterSeq,optional"`
+	MaxBytes  *uint64 `param:"maxBytes,optional"`
+	WaitMs    *uint64 `param:"waitMs,optional"`
+}
+
+func (p *readParams) order() (string, place) { return p.ProcessID, placeAny }
+
+// run reads what is retained, or waits until there is something. A client that
+// reads from a seq on says that it has what comes before.
+func (p *readParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	if checkProcessID(p.ProcessID) != nil {
+		return nil, &jsonrpc.Error{
+			Code: jsonrpc.CodeInvalidRequest, Message: "unknown process id " + shorten(p.ProcessID),
+			Data: map[string]string{"reason": "PROCESS_NOT_FOUND"},
+		}
+	}
+	after := valueOr(p.AfterSeq, 0)
+	reading := &reading{
+		request: r, id: coreProcessID(p.ProcessID), after: after, position: after,
+		budget: valueOr(p.MaxBytes, math.MaxUint64), deadline: deadlineIn(valueOr(p.WaitMs, 0)),
+	}
+	if after > 0 {
+		r.claim(reading.id, after)
+	}
+	if err := reading.read(ctx); err != nil {
+		return nil, processFailure(p.ProcessID, err)
+	}
+	return reading, nil
+}
+
+func valueOr(value *uint64, otherwise uint64) uint64 {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}
+
+// deadlineIn is when a wait is over; zero for one that is none.
+func deadlineIn(milliseconds uint64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	const most = math.MaxInt64 / uint64(time.Millisecond) / 2
+	return time.Now().Add(time.Duration(min(milliseconds, most)) * time.Millisecond)
+}
+
+// claim notes that the client says that it has everything up to seq.
+func (c *connection) claim(id string, seq uint64) {
+	c.mu.Lock()
+	p := c.record(id)
+	p.claim(seq)
+	news := p.appendNews(nil)
+	if p.isUnproven() {
+		c.marks.note(p, 0, 0)
+	}
+	c.mu.Unlock()
+	c.session.acknowledge(news)
+}
+
+// reading is one process/read, and its result. What it says is consistent up to
+// the seq before nextSeq, unless maxBytes cut it: a client that put it together
+// with what it had before has everything up to there.
+type reading struct {
+	*request
+	id       string
+	after    uint64    // what the client has
+	position uint64    // up to where the answer goes
+	budget   uint64    // bytes that may still be added
+	deadline time.Time // zero: there is no wait
+
+	chunks []*execwirev1.ProcessEvent // outputs
+	gap    *execwirev1.OutputGap      // before the first of them
+	exit   *execwirev1.ExitRecord     // nil: not exited
+	closed bool
+}
+
+var (
+	_ appendable = (*reading)(nil)
+	_ noted      = (*reading)(nil)
+)
+
+func (r *reading) appendTo(dst []byte) []byte {
+	dst = append(dst, `{"chunks":[`...)
+	for i, event := range r.chunks {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"seq":`...)
+		dst = strconv.AppendUint(dst, event.GetSeq(), 10)
+		dst = append(dst, `,"stream":"`...)
+		dst = append(dst, streamName(event.GetOutput().GetStream())...)
+		dst = append(dst, `","chunk":`...)
+		dst = jsonrpc.AppendBase64(dst, event.GetOutput().GetData())
+		dst = append(dst, '}')
+	}
+	dst = append(dst, `],"nextSeq":`...)
+	dst = strconv.AppendUint(dst, r.position+1, 10)
+	dst = append(dst, `,"exited":`...)
+	dst = strconv.AppendBool(dst, r.exit != nil)
+	dst = append(dst, `,"exitCode":`...)
+	if r.exit == nil {
+		dst = append(dst, `null`...)
+	} else {
+		dst = strconv.AppendInt(dst, exitCode(r.exit), 10)
+	}
+	dst = append(dst, `,"closed":`...)
+	dst = strconv.AppendBool(dst, r.closed)
+	dst = append(dst, `,"failure":null,"sandboxDenied":false`...)
+	dst = appendGap(dst, r.gap)
+	return append(dst, '}')
+}
+
+// wasSaid notes that the client was told everything up to the position.
+func (r *reading) wasSaid() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.record(r.id)
+	p.read = max(p.read, r.position)
+	if p.hole > 0 {
+		p.patience = time.Now().Add(holePatience)
+	}
+	if p.isUnproven() {
+		r.marks.note(p, 0, 0)
+	}
+	r.forget(p)
+}

@@ -1,0 +1,80 @@
+package gateway
+
+import "time"
+
+// holePatience is how long after initialized, and after each read, a client has
+// to read what it missed while nobody was attached. What it has not read then
+// counts as taken, so that a client that never reads does not hold its processes
+// back for ever.
+const holePatience = 10 * time.Second
+
+// progress is how far the client is with the events of one process.
+type progress struct {
+	// generation tells processes that have one id after the other apart.
+	generation int
+	// received is the last seq that came from the core, said the last that was
+	// pushed to the client.
+	received, said uint64
+	// taken is up to where the client is known to have everything, acknowledged
+	// what of it the core was told.
+	taken, acknowledged uint64
+
+	// missed is the process's last seq at the time when the session was resumed:
+	// events up to it are not pushed, the client reads them.
+	missed uint64
+	// hole is missed until the client has read so far, or counts as if; then 0.
+	hole uint64
+	// read is up to where answers of process/read have covered the hole.
+	read uint64
+	// patience is when the hole counts as taken.
+	patience time.Time
+}
+
+// restart begins anew for another process under the same id.
+func (p *process) restart() {
+	p.progress = progress{generation: p.generation + 1}
+	p.renewed, p.closed, p.exit, p.gap = false, false, 0, nil
+}
+
+// proven is what would be proven of a process by a watermark now.
+type proven struct {
+	process    *process
+	generation int
+	said, read uint64
+}
+
+func (p *process) provable() proven {
+	return proven{process: p, generation: p.generation, said: p.said, read: p.read}
+}
+
+// prove notes that the client has what a watermark proved.
+func (p *process) prove(m proven) {
+	p.take(m.read)
+	if p.hole == 0 {
+		p.take(m.said)
+	}
+}
+
+// take notes that the client has everything up to seq.
+func (p *process) take(seq uint64) {
+	p.taken = max(p.taken, seq)
+	if p.taken >= p.hole {
+		p.hole = 0
+	}
+}
+
+// claim notes that the client says of itself that it has everything up to seq,
+// which may be more than there is.
+func (p *process) claim(seq uint64) { p.take(min(seq, max(p.received, p.hole))) }
+
+// unacknowledged returns up to where the core can be told that the client has
+// everything, if that is news.
+func (p *process) unacknowledged() (seq uint64, isNews bool) {
+	seq = min(p.taken, p.received)
+	return seq, seq > p.acknowledged
+}
+
+// isUnproven reports whether a watermark would prove something.
+func (p *process) isUnproven() bool {
+	return p.read > p.taken || p.hole == 0 && p.said > p.taken
+}
