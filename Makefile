@@ -70,7 +70,7 @@ bench: ## measure against the budgets and write the table of docs/perf.md
 
 .PHONY: bench-packages
 bench-packages: ## run the benchmarks of single packages
-	go test -run '^$$' -bench . -benchmem ./client ./internal/... ./server
+	go test -run '^$$' -bench . -benchmem ./client ./gateway/... ./internal/... ./server
 
 # --- check -----------------------------------------------------------------
 

@@ -118,8 +118,11 @@ func (m *members) call() (Message, error) {
 	}
 	call.Method = string(method)
 	trace, err := parseTrace(m.trace)
+	if err != nil {
+		return Message{}, err
+	}
 	call.Trace = trace
-	return call, err
+	return call, nil
 }
 
 func parseTrace(raw []byte) (*Trace, error) {
