@@ -140,6 +140,7 @@ func limits(cfg config.Config) server.Limits {
 		StdinWrite:      int(cfg.StdinWrite),
 		StdinQueue:      int(cfg.StdinQueue),
 		Message:         int(cfg.Message),
+		ReadFile:        int(cfg.ReadFile),
 		DefaultGrace:    time.Duration(cfg.DefaultGrace),
 		MaxGrace:        time.Duration(cfg.MaxGrace),
 		ClosedRetention: time.Duration(cfg.ClosedRetention),

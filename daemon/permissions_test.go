@@ -45,6 +45,17 @@ var permissions = map[string]string{
 
 	"/execwire.v1.EnvironmentService/GetEnvironment": "environment",
 
+	"/execwire.v1.FileSystemService/ReadFile":         "read_files",
+	"/execwire.v1.FileSystemService/DownloadFile":     "read_files",
+	"/execwire.v1.FileSystemService/GetMetadata":      "read_files",
+	"/execwire.v1.FileSystemService/ReadDirectory":    "read_files",
+	"/execwire.v1.FileSystemService/CanonicalizePath": "read_files",
+	"/execwire.v1.FileSystemService/WriteFile":        "write_files",
+	"/execwire.v1.FileSystemService/UploadFile":       "write_files",
+	"/execwire.v1.FileSystemService/CreateDirectory":  "write_files",
+	"/execwire.v1.FileSystemService/RemovePath":       "write_files",
+	"/execwire.v1.FileSystemService/CopyPath":         "write_files",
+
 	"/grpc.health.v1.Health/Check": anybody,
 	"/grpc.health.v1.Health/List":  anybody,
 	"/grpc.health.v1.Health/Watch": anybody,
@@ -85,7 +96,7 @@ func (l *locked) call(ctx context.Context, conn *grpc.ClientConn, method string)
 }
 
 func TestEveryCallNeedsItsPermission(t *testing.T) {
-	all := []string{"view", "start", "control", "session", "environment"}
+	all := []string{"view", "start", "control", "session", "environment", "read_files", "write_files"}
 	l := lock(t, many, func(l *locked) string {
 		table := l.principal("everything", `"all"`)
 		for _, name := range all {

@@ -46,6 +46,17 @@ var needs = map[string]need{
 	execwirev1.SessionService_CloseSession_FullMethodName:     {permission: auth.Session},
 	execwirev1.SessionService_GrantSession_FullMethodName:     {permission: auth.Session},
 
+	execwirev1.FileSystemService_ReadFile_FullMethodName:         {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_DownloadFile_FullMethodName:     {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_GetMetadata_FullMethodName:      {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_ReadDirectory_FullMethodName:    {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_CanonicalizePath_FullMethodName: {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_WriteFile_FullMethodName:        {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_UploadFile_FullMethodName:       {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_CreateDirectory_FullMethodName:  {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_RemovePath_FullMethodName:       {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_CopyPath_FullMethodName:         {permission: auth.WriteFiles},
+
 	execwirev1.EnvironmentService_GetEnvironment_FullMethodName: {permission: auth.Environment},
 
 	healthpb.Health_Check_FullMethodName: {open: true},

@@ -50,6 +50,7 @@ func (s *environmentService) GetEnvironment(context.Context, *execwirev1.GetEnvi
 			execwirev1.Feature_FEATURE_LEASED_SESSIONS,
 			execwirev1.Feature_FEATURE_WAIT_CONDITIONS,
 			execwirev1.Feature_FEATURE_KILL_TREE,
+			execwirev1.Feature_FEATURE_FILES,
 		},
 	}, nil
 }
@@ -63,6 +64,7 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 		StdinWriteBytes:        uint64(l.StdinWrite),
 		StdinQueueBytes:        uint64(l.StdinQueue),
 		MessageBytes:           uint64(l.Message),
+		ReadFileBytes:          uint64(l.ReadFile),
 		ReadersPerProcess:      uint64(l.Readers),
 		DefaultGrace:           durationpb.New(l.DefaultGrace),
 		MaxGrace:               durationpb.New(l.MaxGrace),

@@ -19,6 +19,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -168,12 +169,15 @@ func (s *Server) toStatus(err error) error {
 	var (
 		processErr *process.Error
 		sessionErr *session.Error
+		fileErr    *fsops.Error
 	)
 	switch {
 	case errors.As(err, &processErr):
 		return s.fromProcess(processErr)
 	case errors.As(err, &sessionErr):
 		return fromSession(sessionErr)
+	case errors.As(err, &fileErr):
+		return fromFiles(fileErr)
 	case errors.Is(err, eventlog.ErrReplaced):
 		return failure(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER, nil,
 			"another stream took over the process; this one must not be resumed")

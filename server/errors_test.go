@@ -15,6 +15,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -61,6 +62,21 @@ func TestEveryKindIsTranslated(t *testing.T) {
 			t.Errorf("%v: code %v", kind, code)
 		}
 		infoOf(t, err)
+	}
+}
+
+func TestEveryKindOfFilesIsTranslated(t *testing.T) {
+	s := New(Config{})
+	for _, kind := range fsops.Kinds() {
+		want, ok := fileErrors[kind]
+		if !ok {
+			t.Errorf("kind %v of files has no translation", kind)
+			continue
+		}
+		err := s.toStatus(fmt.Errorf("wrapped: %w", &fsops.Error{Kind: kind, Path: "/bad\xff", Err: errors.New("cause")}))
+		if status.Code(err) != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
+			t.Errorf("%v becomes %v", kind, err)
+		}
 	}
 }
 

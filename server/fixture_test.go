@@ -38,6 +38,7 @@ type fixture struct {
 	processes execwirev1.ProcessServiceClient
 	environ   execwirev1.EnvironmentServiceClient
 	leases    execwirev1.SessionServiceClient
+	files     execwirev1.FileSystemServiceClient
 }
 
 // settings are what tests change of a fixture.
@@ -53,7 +54,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 	set := settings{
 		limits: server.Limits{
 			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
-			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute,
+			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute, ReadFile: 1 << 20,
 		},
 		sessions:  session.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},
 		principal: func() auth.Principal { return auth.InProcess },
@@ -88,6 +89,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		processes: execwirev1.NewProcessServiceClient(channel),
 		environ:   execwirev1.NewEnvironmentServiceClient(channel),
 		leases:    execwirev1.NewSessionServiceClient(channel),
+		files:     execwirev1.NewFileSystemServiceClient(channel),
 	}
 }
 

@@ -378,6 +378,9 @@ func TestEnvironmentServiceDescribesTheMachine(t *testing.T) {
 		resp.GetKernelRelease() == "" || resp.GetWorkingDirectory() == "" || resp.GetCpuCount() == 0 {
 		t.Errorf("the machine is %v", resp)
 	}
+	if !slices.Contains(resp.GetFeatures(), execwirev1.Feature_FEATURE_FILES) || resp.GetLimits().GetReadFileBytes() != 1<<20 {
+		t.Errorf("files: %v, features %v", resp.GetLimits(), resp.GetFeatures())
+	}
 	if l := resp.GetLimits(); l.GetWindowBytes() != 1<<20 || l.GetMessageBytes() != 4<<20 || l.GetMaxWait().AsDuration() != time.Minute {
 		t.Errorf("the limits are %v", l)
 	}

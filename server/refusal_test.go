@@ -135,6 +135,9 @@ func TestStartFailuresAreTyped(t *testing.T) {
 		{"sandbox", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) {
 			d.Sandbox = &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{Managed: &execwirev1.ManagedSandbox{}}}
 		}), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE},
+		{"sandbox that says nothing more", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) {
+			d.Sandbox = &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{}}
+		}), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE},
 	}
 	f := newFixture(t)
 	for _, tt := range tests {

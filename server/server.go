@@ -26,6 +26,8 @@ type Limits struct {
 	StdinWrite, StdinQueue int
 	// Message is the largest message taken, in bytes.
 	Message int
+	// ReadFile is the largest file that ReadFile returns, in bytes.
+	ReadFile int
 	// DefaultGrace, MaxGrace and ClosedRetention are reported only; the session
 	// registry enforces them.
 	DefaultGrace, MaxGrace, ClosedRetention time.Duration
@@ -84,6 +86,7 @@ func New(cfg Config) *Server {
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	execwirev1.RegisterProcessServiceServer(r, &processService{server: s})
 	execwirev1.RegisterSessionServiceServer(r, &sessionService{server: s})
+	execwirev1.RegisterFileSystemServiceServer(r, &fileSystemService{server: s})
 	execwirev1.RegisterEnvironmentServiceServer(r, &environmentService{server: s})
 }
 

@@ -148,7 +148,8 @@ func (s *Server) directSpec(spec process.Spec, direct *execwirev1.DirectCommand)
 // checkSandbox refuses every policy that would have to be enforced: no backend
 // is built into this server yet, and a policy is never weakened in silence.
 func checkSandbox(policy *execwirev1.SandboxPolicy) error {
-	if policy.GetManaged() == nil {
+	// A caller within this program can have left the message in it out.
+	if _, managed := policy.GetPolicy().(*execwirev1.SandboxPolicy_Managed); !managed {
 		return nil
 	}
 	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE, nil,

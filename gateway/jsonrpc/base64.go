@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -52,28 +53,31 @@ const base64Alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 // base64Mistake says what is wrong with text that cannot be decoded.
 func base64Mistake(text []byte) error {
 	symbols := 0
-	for symbols < len(text) && strings.IndexByte(base64Alphabet, text[symbols]) >= 0 {
+	for symbols < len(text) && isBase64(text[symbols]) {
 		symbols++
 	}
-	padded := symbols
-	for padded < len(text) && text[padded] == '=' {
-		padded++
-	}
-	needed := (4 - symbols%4) % 4
+	last := len(text) - 1
+	padding := bytes.Count(text[symbols:], []byte("="))
 	switch {
-	case padded < len(text):
-		return base64Errorf("Invalid symbol %d, offset %d.", text[padded], padded)
-	case needed == 3 && padded == symbols, padded-symbols < needed:
+	case last >= 0 && last%4 == 0 && text[last] != '=' && !isBase64(text[last]):
+		return wrongSymbol(text, last) // most likely a line break behind it all
+	case symbols == len(text):
 		return base64Error("Invalid padding")
-	case padded-symbols > needed || needed == 3:
-		return base64Errorf("Invalid symbol %d, offset %d.", '=', symbols)
+	case text[symbols] != '=', padding < len(text)-symbols, symbols%4 < 2, symbols%4+padding > 4:
+		return wrongSymbol(text, symbols)
+	case symbols%4+padding < 4:
+		return base64Error("Invalid padding")
 	}
-	return base64Errorf("Invalid last symbol %d, offset %d.", text[symbols-1], symbols-1)
+	return base64Error(fmt.Sprintf("Invalid last symbol %d, offset %d.", text[symbols-1], symbols-1))
+}
+
+func isBase64(c byte) bool { return strings.IndexByte(base64Alphabet, c) >= 0 }
+
+func wrongSymbol(text []byte, offset int) error {
+	return base64Error(fmt.Sprintf("Invalid symbol %d, offset %d.", text[offset], offset))
 }
 
 // base64Error is worded as the reference words it.
 type base64Error string
-
-func base64Errorf(format string, args ...any) error { return base64Error(fmt.Sprintf(format, args...)) }
 
 func (e base64Error) Error() string { return string(e) }

@@ -50,11 +50,7 @@ func BenchmarkAppendOutput(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				message = append(message[:0], `{"method":"process/output","params":{"processId":`...)
-				message = AppendString(message, "p-1")
-				message = append(message, `,"seq":1234567,"stream":"stdout","chunk":`...)
-				message = AppendBase64(message, data)
-				message = append(message, `}}`...)
+				message = appendOutput(message[:0], "p-1", 1234567, data)
 			}
 		})
 	}
@@ -68,12 +64,7 @@ func BenchmarkParseRead(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		var read struct {
-			ProcessID string  `param:"processId"`
-			AfterSeq  *uint64 `param:"afterSeq"`
-			MaxBytes  *uint64 `param:"maxBytes"`
-			WaitMS    *uint64 `param:"waitMs"`
-		}
+		var read readParams
 		if err := DecodeParams(m.Params, &read); err != nil {
 			b.Fatal(err)
 		}

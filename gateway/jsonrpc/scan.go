@@ -23,12 +23,15 @@ type scanner struct {
 
 func newScanner(data []byte) *scanner { return &scanner{data: data} }
 
-// next goes to the next byte that is no blank and returns it, or 0 if the data
-// ends, within what.
+// next goes to the next byte that is no blank and returns it, or 0 if something
+// is wrong: that the data ends, within what, or that the byte itself is 0.
 func (s *scanner) next(what string) byte {
 	for ; s.pos < len(s.data); s.pos++ {
 		switch c := s.data[s.pos]; c {
 		case ' ', '\t', '\n', '\r':
+		case 0:
+			s.unexpected("expected value")
+			return 0
 		default:
 			return c
 		}

@@ -16,12 +16,14 @@ const (
 	Control                             // write to processes, signal and terminate them
 	Session                             // lease, list, grant and close sessions
 	Environment                         // ask what this machine is
+	ReadFiles                           // read files, list directories
+	WriteFiles                          // write, make, copy and remove files and directories
 )
 
 // Everything is all permissions.
-const Everything = View | Start | Control | Session | Environment
+const Everything = View | Start | Control | Session | Environment | ReadFiles | WriteFiles
 
-var permissionNames = []string{"view", "start", "control", "session", "environment"}
+var permissionNames = []string{"view", "start", "control", "session", "environment", "read_files", "write_files"}
 
 // ParsePermissions returns the set of the named permissions; "all" is every one.
 // ok is false for a name that is none, which unknown then is.

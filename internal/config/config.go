@@ -46,6 +46,8 @@ type Config struct {
 	StdinQueue Bytes `name:"stdin_queue_bytes" default:"1MiB" unit:"bytes" min:"4KiB" max:"64MiB" help:"Bytes queued for a process's stdin before writers wait. At least stdin_write_bytes."`
 	// Message bounds one incoming message.
 	Message Bytes `name:"message_bytes" default:"4MiB" unit:"bytes" min:"4MiB" max:"64MiB" help:"The largest message the server takes."`
+	// ReadFile bounds the files that are read in one message.
+	ReadFile Bytes `name:"read_file_bytes" default:"3MiB" unit:"bytes" min:"64KiB" max:"60MiB" help:"The largest file that ReadFile returns, in one message: clients of gRPC take 4MiB unless they are told otherwise. Larger ones are downloaded as a stream."`
 	// Connections bounds the connections of one listener.
 	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one is closed at once, or takes the place of the oldest that nobody was let in on, where somebody has to be: with TLS, or with a table of principals on loopback."`
 	// Streams bounds the calls of one connection.

@@ -3,6 +3,7 @@ package fsops
 import (
 	"context"
 	"io"
+	"math"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,11 +64,17 @@ func (f *File) Skip(offset int64) { f.offset = offset }
 
 // Read implements io.Reader.
 func (f *File) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if room := math.MaxInt64 - f.offset; room < int64(len(p)) { // the kernel counts no further
+		p = p[:room]
+	}
 	n, err := f.fd.readAt(p, f.offset)
 	switch {
 	case err != nil:
 		return 0, failed("read", f.path, err)
-	case n == 0 && len(p) > 0:
+	case n == 0:
 		return 0, io.EOF
 	}
 	f.offset += int64(n)

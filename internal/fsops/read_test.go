@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -94,7 +95,7 @@ func TestFileIsReadFromAnOffset(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for offset, want := range map[int64]string{0: "0123456789", 7: "789", 10: "", 1 << 62: ""} {
+	for offset, want := range map[int64]string{0: "0123456789", 7: "789", 10: "", 1 << 62: "", math.MaxInt64: ""} {
 		f.Skip(offset)
 		if got, err := io.ReadAll(f); err != nil || string(got) != want {
 			t.Errorf("from %d: %q, %v", offset, got, err)

@@ -29,26 +29,37 @@ func (c *Conn) keepAlive() func() {
 	}
 }
 
+// deadQuestions is how many retransmissions or probes in a row have to be without
+// an answer, too: the kernel waits longer each time, and then nothing is to be
+// heard in between.
+const deadQuestions = 3
+
+// lookSlack is how exact the kernel's times are taken to be.
+const lookSlack = 50 * time.Millisecond
+
 // lookForDeath returns what ends the connection as lost when the peer's kernel
 // has acknowledged nothing for DeadAfter although it was asked to. A peer that
 // only does not read acknowledges the probes of its closed window, which is why
-// TCP_USER_TIMEOUT is of no use: it counts them for nothing.
+// TCP_USER_TIMEOUT is of no use: for it they count for nothing.
 func (c *Conn) lookForDeath() func() {
-	var asked time.Time // since when nothing was acknowledged; zero: nothing is waited for
+	var before time.Time // when it was looked last
+	var answered uint8   // retransmissions when something was heard last
 	return func() {
 		info, ok := tcpInfo(c.raw)
 		if !ok {
 			return
 		}
 		now := time.Now()
-		acknowledged := now.Add(-time.Duration(info.Last_ack_recv) * time.Millisecond)
-		switch {
-		case info.Retransmits == 0 && info.Probes == 0:
-			asked = time.Time{}
-		case asked.IsZero() || acknowledged.After(asked):
-			asked = now
-		case now.Sub(asked) >= c.options.DeadAfter:
-			c.lose(&DeadPeerError{Silent: now.Sub(acknowledged).Round(time.Millisecond)})
+		silent := time.Duration(info.Last_ack_recv) * time.Millisecond
+		heard := silent <= now.Sub(before)+lookSlack
+		before = now
+		if heard {
+			answered = info.Retransmits
+			return
+		}
+		questions := int(info.Retransmits) - int(answered) + int(info.Probes)
+		if questions >= deadQuestions && silent >= c.options.DeadAfter {
+			c.lose(&DeadPeerError{Silent: silent})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // bufferBytes is the size of one outgoing buffer. A connection has two at most,
@@ -13,6 +14,10 @@ const bufferBytes = 64 << 10
 
 // controlRoom is what of a buffer data frames leave to control frames.
 const controlRoom = 1 << 10
+
+// quiet is for how long nothing may have been written for the next frame to be
+// written by its sender at once, rather than by a goroutine that is woken for it.
+const quiet = 10 * time.Microsecond
 
 // buffers are the outgoing buffers that nobody uses.
 var buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
@@ -31,7 +36,8 @@ type outbox struct {
 	pong    []byte    // guarded by mu; a whole frame, the answer to the latest ping
 	pings   []byte    // guarded by mu; whole frames; whoever asks for them bounds them
 	parting []byte    // guarded by mu; the close frame
-	writing bool      // guarded by mu; the goroutine runs
+	writing bool      // guarded by mu; the goroutine runs, or a sender writes
+	wrote   time.Time // guarded by mu; when the latest write ended
 	closing bool      // guarded by mu; a close frame has been asked for: no more data
 	err     error     // guarded by mu; why nothing more is written
 }
@@ -64,8 +70,15 @@ func (o *outbox) data(first byte, payload []byte) error {
 	}
 	o.cut = false
 	o.changed.Broadcast()
+	if !o.writing && time.Since(o.wrote) > quiet {
+		o.writing = true
+		o.interject()
+		o.flush()
+		o.writing = false
+		o.changed.Broadcast()
+	}
 	o.start()
-	return nil
+	return o.err
 }
 
 // put gathers b, masked if there is a key, and waits for room as often as it has
@@ -195,19 +208,25 @@ func (o *outbox) write() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.interject(); len(o.pending) > 0 && o.err == nil; o.interject() {
-		full := o.pending
-		o.pending = nil
-		o.changed.Broadcast()
-		o.mu.Unlock()
-		_, err := o.to.Write(full)
-		buffers.Put((*[bufferBytes]byte)(full[:bufferBytes]))
-		o.mu.Lock()
-		if err != nil {
-			o.stop(err)
-		}
+		o.flush()
 	}
 	o.writing = false
 	o.changed.Broadcast()
+}
+
+// flush writes what was gathered. mu is held, but not during the write.
+func (o *outbox) flush() {
+	full := o.pending
+	o.pending = nil
+	o.changed.Broadcast()
+	o.mu.Unlock()
+	_, err := o.to.Write(full)
+	buffers.Put((*[bufferBytes]byte)(full[:bufferBytes]))
+	o.mu.Lock()
+	o.wrote = time.Now()
+	if err != nil {
+		o.stop(err)
+	}
 }
 
 // stop gives up what has not been written, if anything can be written at all.

@@ -8,6 +8,9 @@ import (
 // watch reads a stream of frames and looks at their headers as they pass, so
 // that one beyond a limit is refused before any of its payload is read.
 //
+// It never returns io.EOF, which the library takes for the end of a message when
+// the connection breaks off within one.
+//
 // It hands a control frame on only when it is complete: the library gives the
 // payload of one 5 s to follow its header, and closes the connection otherwise.
 type watch struct {
@@ -35,7 +38,7 @@ func (w *watch) Read(p []byte) (int, error) {
 		known := copy(p, w.held)
 		n, err := w.from.Read(p[known:])
 		if err != nil {
-			w.err = err
+			w.err = notNormal(err)
 		}
 		b := p[:known+n]
 		ready := w.scan(b, known)

@@ -38,6 +38,8 @@ const (
 	Feature_FEATURE_WAIT_CONDITIONS Feature = 4
 	// TerminateProcess reaches every descendant and verifies it.
 	Feature_FEATURE_KILL_TREE Feature = 5
+	// FileSystemService: read, write, list, copy, remove.
+	Feature_FEATURE_FILES Feature = 6
 )
 
 // Enum value maps for Feature.
@@ -49,6 +51,7 @@ var (
 		3: "FEATURE_LEASED_SESSIONS",
 		4: "FEATURE_WAIT_CONDITIONS",
 		5: "FEATURE_KILL_TREE",
+		6: "FEATURE_FILES",
 	}
 	Feature_value = map[string]int32{
 		"FEATURE_UNSPECIFIED":     0,
@@ -57,6 +60,7 @@ var (
 		"FEATURE_LEASED_SESSIONS": 3,
 		"FEATURE_WAIT_CONDITIONS": 4,
 		"FEATURE_KILL_TREE":       5,
+		"FEATURE_FILES":           6,
 	}
 )
 
@@ -400,6 +404,8 @@ type ServerLimits struct {
 	HeaderListBytes uint64 `protobuf:"varint,19,opt,name=header_list_bytes,json=headerListBytes,proto3" json:"header_list_bytes,omitempty"`
 	// Sessions of all principals, default sessions not counted.
 	SessionsTotal uint64 `protobuf:"varint,20,opt,name=sessions_total,json=sessionsTotal,proto3" json:"sessions_total,omitempty"`
+	// The largest file that ReadFile returns, in bytes.
+	ReadFileBytes uint64 `protobuf:"varint,21,opt,name=read_file_bytes,json=readFileBytes,proto3" json:"read_file_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -574,6 +580,13 @@ func (x *ServerLimits) GetSessionsTotal() uint64 {
 	return 0
 }
 
+func (x *ServerLimits) GetReadFileBytes() uint64 {
+	if x != nil {
+		return x.ReadFileBytes
+	}
+	return 0
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
@@ -597,7 +610,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x10sandbox_backends\x18\r \x03(\x0e2\x1b.execwire.v1.SandboxBackendR\x0fsandboxBackends\x128\n" +
 	"\vkill_method\x18\x0e \x01(\x0e2\x17.execwire.v1.KillMethodR\n" +
 	"killMethod\x12\x18\n" +
-	"\aguarded\x18\x0f \x01(\bR\aguarded\"\xfa\a\n" +
+	"\aguarded\x18\x0f \x01(\bR\aguarded\"\xa2\b\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -620,14 +633,16 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"spoolBytes\x124\n" +
 	"\x16streams_per_connection\x18\x12 \x01(\x04R\x14streamsPerConnection\x12*\n" +
 	"\x11header_list_bytes\x18\x13 \x01(\x04R\x0fheaderListBytes\x12%\n" +
-	"\x0esessions_total\x18\x14 \x01(\x04R\rsessionsTotal*\xa2\x01\n" +
+	"\x0esessions_total\x18\x14 \x01(\x04R\rsessionsTotal\x12&\n" +
+	"\x0fread_file_bytes\x18\x15 \x01(\x04R\rreadFileBytes*\xb5\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
 	"\x12FEATURE_RUN_RESUME\x10\x02\x12\x1b\n" +
 	"\x17FEATURE_LEASED_SESSIONS\x10\x03\x12\x1b\n" +
 	"\x17FEATURE_WAIT_CONDITIONS\x10\x04\x12\x15\n" +
-	"\x11FEATURE_KILL_TREE\x10\x05*o\n" +
+	"\x11FEATURE_KILL_TREE\x10\x05\x12\x11\n" +
+	"\rFEATURE_FILES\x10\x06*o\n" +
 	"\x0eSandboxBackend\x12\x1f\n" +
 	"\x1bSANDBOX_BACKEND_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aSANDBOX_BACKEND_BUBBLEWRAP\x10\x01\x12\x1c\n" +

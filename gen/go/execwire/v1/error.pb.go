@@ -137,8 +137,9 @@ const (
 	// The machine is out of processes, memory, descriptors or terminals.
 	// RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_SYSTEM_LIMIT ErrorReason = 45
-	// No backend of this server can enforce the sandbox policy, so the process
-	// was not started. FAILED_PRECONDITION.
+	// No backend of this server can enforce the sandbox policy, so nothing was
+	// done: the process was not started, the file not touched.
+	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE ErrorReason = 46
 	// The process's stdin was never open: it was started without a pipe and
 	// without a terminal. FAILED_PRECONDITION.
@@ -164,6 +165,39 @@ const (
 	// metadata "limit_bytes" says how much that is. Write again when the process
 	// has read some. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL ErrorReason = 57
+	// The path, or a part of it, does not exist. NOT_FOUND.
+	ErrorReason_ERROR_REASON_PATH_NOT_FOUND ErrorReason = 60
+	// The path exists already. ALREADY_EXISTS.
+	ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS ErrorReason = 61
+	// The path, or what is before one of its slashes, is not a directory.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_NOT_A_DIRECTORY ErrorReason = 62
+	// The path is a directory, and the call is not for those. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_IS_A_DIRECTORY ErrorReason = 63
+	// The directory has something in it. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY ErrorReason = 64
+	// The path is a FIFO, a socket or a device, and the call is not for those.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE ErrorReason = 65
+	// The file is larger than one message of the server carries; metadata
+	// "limit_bytes" says how much that is. Use DownloadFile. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_FILE_TOO_LARGE ErrorReason = 66
+	// The path goes through too many links; they may form a circle.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_SYMLINK_LOOP ErrorReason = 67
+	// The file system is read-only. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM ErrorReason = 68
+	// The file system, or the quota of the server's user on it, is full.
+	// RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_NO_SPACE ErrorReason = 69
+	// A directory cannot be copied to itself or below itself. INVALID_ARGUMENT.
+	ErrorReason_ERROR_REASON_COPY_INTO_ITSELF ErrorReason = 70
+	// The file system refused in another way; metadata "errno" says how.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_FILE_SYSTEM_FAILED ErrorReason = 71
+	// Directories are nested deeper than the server copies; metadata "limit" says
+	// how deep that is. Copy a part at a time. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_TREE_TOO_DEEP ErrorReason = 72
 )
 
 // Enum value maps for ErrorReason.
@@ -213,6 +247,19 @@ var (
 		55: "ERROR_REASON_STDIN_OFFSET_INVALID",
 		56: "ERROR_REASON_UNEXPECTED_MESSAGE",
 		57: "ERROR_REASON_STDIN_QUEUE_FULL",
+		60: "ERROR_REASON_PATH_NOT_FOUND",
+		61: "ERROR_REASON_PATH_ALREADY_EXISTS",
+		62: "ERROR_REASON_NOT_A_DIRECTORY",
+		63: "ERROR_REASON_IS_A_DIRECTORY",
+		64: "ERROR_REASON_DIRECTORY_NOT_EMPTY",
+		65: "ERROR_REASON_NOT_A_REGULAR_FILE",
+		66: "ERROR_REASON_FILE_TOO_LARGE",
+		67: "ERROR_REASON_SYMLINK_LOOP",
+		68: "ERROR_REASON_READ_ONLY_FILE_SYSTEM",
+		69: "ERROR_REASON_NO_SPACE",
+		70: "ERROR_REASON_COPY_INTO_ITSELF",
+		71: "ERROR_REASON_FILE_SYSTEM_FAILED",
+		72: "ERROR_REASON_TREE_TOO_DEEP",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":              0,
@@ -259,6 +306,19 @@ var (
 		"ERROR_REASON_STDIN_OFFSET_INVALID":     55,
 		"ERROR_REASON_UNEXPECTED_MESSAGE":       56,
 		"ERROR_REASON_STDIN_QUEUE_FULL":         57,
+		"ERROR_REASON_PATH_NOT_FOUND":           60,
+		"ERROR_REASON_PATH_ALREADY_EXISTS":      61,
+		"ERROR_REASON_NOT_A_DIRECTORY":          62,
+		"ERROR_REASON_IS_A_DIRECTORY":           63,
+		"ERROR_REASON_DIRECTORY_NOT_EMPTY":      64,
+		"ERROR_REASON_NOT_A_REGULAR_FILE":       65,
+		"ERROR_REASON_FILE_TOO_LARGE":           66,
+		"ERROR_REASON_SYMLINK_LOOP":             67,
+		"ERROR_REASON_READ_ONLY_FILE_SYSTEM":    68,
+		"ERROR_REASON_NO_SPACE":                 69,
+		"ERROR_REASON_COPY_INTO_ITSELF":         70,
+		"ERROR_REASON_FILE_SYSTEM_FAILED":       71,
+		"ERROR_REASON_TREE_TOO_DEEP":            72,
 	}
 )
 
@@ -293,7 +353,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xa0\f\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xe0\x0f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -339,7 +399,20 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1bERROR_REASON_NOT_A_TERMINAL\x106\x12%\n" +
 	"!ERROR_REASON_STDIN_OFFSET_INVALID\x107\x12#\n" +
 	"\x1fERROR_REASON_UNEXPECTED_MESSAGE\x108\x12!\n" +
-	"\x1dERROR_REASON_STDIN_QUEUE_FULL\x109B\xa6\x01\n" +
+	"\x1dERROR_REASON_STDIN_QUEUE_FULL\x109\x12\x1f\n" +
+	"\x1bERROR_REASON_PATH_NOT_FOUND\x10<\x12$\n" +
+	" ERROR_REASON_PATH_ALREADY_EXISTS\x10=\x12 \n" +
+	"\x1cERROR_REASON_NOT_A_DIRECTORY\x10>\x12\x1f\n" +
+	"\x1bERROR_REASON_IS_A_DIRECTORY\x10?\x12$\n" +
+	" ERROR_REASON_DIRECTORY_NOT_EMPTY\x10@\x12#\n" +
+	"\x1fERROR_REASON_NOT_A_REGULAR_FILE\x10A\x12\x1f\n" +
+	"\x1bERROR_REASON_FILE_TOO_LARGE\x10B\x12\x1d\n" +
+	"\x19ERROR_REASON_SYMLINK_LOOP\x10C\x12&\n" +
+	"\"ERROR_REASON_READ_ONLY_FILE_SYSTEM\x10D\x12\x19\n" +
+	"\x15ERROR_REASON_NO_SPACE\x10E\x12!\n" +
+	"\x1dERROR_REASON_COPY_INTO_ITSELF\x10F\x12#\n" +
+	"\x1fERROR_REASON_FILE_SYSTEM_FAILED\x10G\x12\x1e\n" +
+	"\x1aERROR_REASON_TREE_TOO_DEEP\x10HB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

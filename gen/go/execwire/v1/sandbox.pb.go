@@ -245,9 +245,9 @@ func (NetworkAccess) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
-// SandboxPolicy says what a process may touch. It is enforced by the kernel or
-// the start is refused (SANDBOX_UNAVAILABLE): a policy is never weakened in
-// silence. Absent means the same as disabled.
+// SandboxPolicy says what a process, or a call of FileSystemService, may touch.
+// It is enforced by the kernel or the call is refused (SANDBOX_UNAVAILABLE): a
+// policy is never weakened in silence. Absent means the same as disabled.
 type SandboxPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which kind of policy this is. Unset is malformed.

@@ -1,0 +1,113 @@
+package wsconn_test
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// The next ping goes out when the one before is answered, and not before.
+func TestKeepAlivePings(t *testing.T) {
+	c, server := open(t, wsconn.Options{PingInterval: time.Millisecond, CloseTimeout: 50 * time.Millisecond})
+	end := receiving(server)
+	for range 5 {
+		c.send(t, frame(final|pong, c.question(t)))
+	}
+	c.question(t)
+	if err := c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	var timeout net.Error
+	if first, _, err := c.next(); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("without an answer came frame %#x, %v", first, err)
+	}
+	if err := server.Close(0, ""); err != nil {
+		t.Error(err)
+	}
+	if err := <-end; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// vanish makes the kernel drop all that comes for c, as if its host were gone.
+func vanish(t *testing.T, c *rawConn) {
+	t.Helper()
+	descriptor, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
+	var attachErr error
+	err = descriptor.Control(func(fd uintptr) {
+		attachErr = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})
+	})
+	if err := errors.Join(err, attachErr); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const deadAfter = 300 * time.Millisecond
+
+func TestPeerThatIsGoneIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
+	for name, makeWait := range map[string]func(*testing.T) (*rawConn, *wsconn.Conn){
+		"with data on the way": func(t *testing.T) (*rawConn, *wsconn.Conn) {
+			c, server := open(t, wsconn.Options{DeadAfter: deadAfter, CloseTimeout: deadAfter})
+			vanish(t, c)
+			if err := server.Send([]byte("anybody?")); err != nil {
+				t.Fatal(err)
+			}
+			return c, server
+		},
+		"with a closed window": func(t *testing.T) (*rawConn, *wsconn.Conn) {
+			c, server, _ := stuffed(t, wsconn.Options{DeadAfter: deadAfter, CloseTimeout: deadAfter})
+			vanish(t, c)
+			return c, server
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, server := makeWait(t)
+			var dead *wsconn.DeadPeerError
+			if err := <-receiving(server); !errors.As(err, &dead) {
+				t.Errorf("receiving ends with %v", err)
+			}
+			if err := server.Send([]byte("anybody?")); !errors.As(err, &dead) {
+				t.Errorf("sending ends with %v", err)
+			}
+			if err := server.Prove(t.Context()); !errors.As(err, &dead) {
+				t.Errorf("proving ends with %v", err)
+			}
+		})
+	}
+}
+
+// A peer that does not read is never taken for one that is gone.
+func TestPeerThatDoesNotReadIsNotDead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
+	c, server, _ := stuffed(t, wsconn.Options{DeadAfter: deadAfter, PingInterval: deadAfter / 10})
+	end := receiving(server)
+	select {
+	case err := <-end:
+		t.Fatalf("the connection ended: %v", err)
+	case <-time.After(10 * deadAfter):
+	}
+	c.send(t, frame(final|ping, "alive"))
+	for {
+		first, payload, err := c.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == final|pong && payload == "alive" {
+			break
+		}
+	}
+}

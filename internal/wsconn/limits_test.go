@@ -1,0 +1,163 @@
+package wsconn_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// tooLarge serves connections as one does that explains what was too large, and
+// returns the URL and what Receive returned in the end.
+func tooLarge(t *testing.T, o wsconn.Options) (url string, ends <-chan error) {
+	t.Helper()
+	all := make(chan error, 10)
+	return listen(t, o, func(c *wsconn.Conn) {
+		for {
+			message, err := c.Receive()
+			if err == nil {
+				if err := c.Send(fmt.Appendf(nil, "got %d", len(message))); err != nil {
+					t.Error(err)
+				}
+				continue
+			}
+			if _, again := c.Receive(); again == nil || again.Error() != err.Error() {
+				t.Errorf("after %v Receive returned %v", err, again)
+			}
+			if err := c.Send([]byte("explained")); err != nil {
+				t.Error(err)
+			}
+			if err := c.Close(wsconn.CodeTooLarge, "too large"); err != nil {
+				t.Error(err)
+			}
+			all <- err
+			return
+		}
+	}), all
+}
+
+func expectTooLarge(t *testing.T, err error, what string, limit int64) {
+	t.Helper()
+	var large interface {
+		error
+		TooLarge() (string, int64)
+	}
+	if !errors.As(err, &large) {
+		t.Fatalf("the end is %v", err)
+	}
+	if gotWhat, gotLimit := large.TooLarge(); gotWhat != what || gotLimit != limit {
+		t.Errorf("%v: %s beyond %d, want %s beyond %d", err, gotWhat, gotLimit, what, limit)
+	}
+}
+
+// A frame is refused when its header is seen. The peer gets to read why although
+// it is in the middle of sending it.
+func TestFrameLimit(t *testing.T) {
+	const limit = 1000
+	url, ends := tooLarge(t, wsconn.Options{FrameBytes: limit})
+	for name, sent := range map[string][]byte{
+		"header alone": header(final|text, limit+1),
+		"sixty-four":   header(final|text, 1<<40),
+		"impossible":   header(final|binaryData, 1<<64-1),
+		"continuation": append(frame(text, "x"), header(final|continuation, limit+1)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := raw(t, url)
+			c.send(t, frame(final|text, strings.Repeat("x", limit)))
+			c.expect(t, final|text, "got 1000")
+			c.send(t, sent)
+			c.expect(t, final|text, "explained")
+			c.expect(t, final|closing, parting(wsconn.CodeTooLarge, "too large"))
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			expectTooLarge(t, <-ends, "frame", limit)
+		})
+	}
+}
+
+func TestPeerThatReadsWhenItHasSentGetsToKnow(t *testing.T) {
+	url, ends := tooLarge(t, wsconn.Options{})
+	c := raw(t, url)
+	const size = wsconn.DefaultFrameBytes + 1
+	c.send(t, huge(final|text, strings.Repeat("x", size)))
+	c.expect(t, final|text, "explained")
+	c.expect(t, final|closing, parting(wsconn.CodeTooLarge, "too large"))
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	expectTooLarge(t, <-ends, "frame", wsconn.DefaultFrameBytes)
+}
+
+func TestMessageLimit(t *testing.T) {
+	const limit = 1000
+	url, ends := tooLarge(t, wsconn.Options{FrameBytes: 600, MessageBytes: limit})
+	c := raw(t, url)
+	half := strings.Repeat("x", limit/2)
+	for range 2 { // of one message nothing counts for the next
+		c.send(t, frame(text, half), frame(final|ping, "p"), frame(continuation, half), frame(final|continuation, ""))
+		c.expect(t, final|pong, "p")
+		c.expect(t, final|text, "got 1000")
+	}
+	c.send(t, frame(text, half), frame(continuation, half), header(continuation, 1))
+	c.expect(t, final|text, "explained")
+	c.expect(t, final|closing, parting(wsconn.CodeTooLarge, "too large"))
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	expectTooLarge(t, <-ends, "message", limit)
+}
+
+func TestLargestFrameAndMessage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
+	url := listen(t, wsconn.Options{}, echo)
+	c := raw(t, url)
+	largest := strings.Repeat("x", wsconn.DefaultFrameBytes)
+	frames := wsconn.DefaultMessageBytes / wsconn.DefaultFrameBytes
+	for i := range frames {
+		switch i {
+		case 0:
+			c.send(t, huge(text, largest))
+		case frames - 1:
+			c.send(t, huge(final|continuation, largest))
+		default:
+			c.send(t, huge(continuation, largest))
+		}
+	}
+	got := 0
+	for {
+		first, payload, err := c.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(payload)
+		if first&final != 0 {
+			break
+		}
+	}
+	if got != wsconn.DefaultMessageBytes {
+		t.Errorf("%d bytes came back", got)
+	}
+	c.send(t, goodbye)
+	c.expect(t, final|closing, parting(1000, ""))
+}
+
+func TestOptionsOutOfRange(t *testing.T) {
+	for name, o := range map[string]wsconn.Options{
+		"FrameBytes":   {FrameBytes: -1},
+		"MessageBytes": {MessageBytes: -1},
+		"PingInterval": {PingInterval: -1},
+		"DeadAfter":    {DeadAfter: -1},
+		"CloseTimeout": {CloseTimeout: -1},
+	} {
+		_, err := wsconn.Dial(t.Context(), "ws://127.0.0.1:1", wsconn.DialOptions{Options: o})
+		var refused *wsconn.OptionsError
+		if !errors.As(err, &refused) || refused.Name != name || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,379 @@
+package wsconn_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// open serves one connection and returns both ends.
+func open(t *testing.T, o wsconn.Options) (client *rawConn, server *wsconn.Conn) {
+	t.Helper()
+	conns, done := make(chan *wsconn.Conn), make(chan struct{})
+	url := listen(t, o, func(c *wsconn.Conn) {
+		conns <- c
+		<-done
+	})
+	t.Cleanup(func() { close(done) })
+	client = raw(t, url)
+	return client, <-conns
+}
+
+func TestTextIsSentWhole(t *testing.T) {
+	c, server := open(t, wsconn.Options{})
+	for _, size := range []int{0, 125, 126, 65535, 65536, 1 << 20} {
+		message := strings.Repeat("x", size)
+		sent := make(chan error, 1)
+		go func() { sent <- server.Send([]byte(message)) }()
+		c.expect(t, final|text, message)
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// whole reads one message and returns how long its longest frame was.
+func (c *rawConn) whole(t *testing.T) (message string, longest int) {
+	t.Helper()
+	var b strings.Builder
+	for want := byte(text); ; want = continuation {
+		first, payload, err := c.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first&^final != want {
+			t.Fatalf("frame %#x within a message, want %#x", first, want)
+		}
+		b.WriteString(payload)
+		longest = max(longest, len(payload))
+		if first&final != 0 {
+			return b.String(), longest
+		}
+	}
+}
+
+func TestHugeMessagesLeaveInFrames(t *testing.T) {
+	c, server := open(t, wsconn.Options{})
+	message := strings.Repeat("0123456789abcdef", 3<<16) + "."
+	sent := make(chan error, 1)
+	go func() { sent <- server.Send([]byte(message)) }()
+	got, longest := c.whole(t)
+	if got != message || longest > 1<<20 {
+		t.Errorf("%d bytes of %d, in frames of %d", len(got), len(message), longest)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBegunMessages(t *testing.T) {
+	c, server := open(t, wsconn.Options{})
+	for _, pieces := range [][]int{{}, {0}, {1}, {1, 2, 3}, {64 << 10}, {64<<10 + 1}, {1 << 20}, {100, 64 << 10, 100}, {64 << 10, 64 << 10}} {
+		var want strings.Builder
+		sent := make(chan error, 1)
+		for i, size := range pieces {
+			want.WriteString(strings.Repeat(string(rune('a'+i)), size))
+		}
+		go func() {
+			w, err := server.Begin()
+			if err != nil {
+				sent <- err
+				return
+			}
+			for i, size := range pieces {
+				if n, err := w.Write(bytes.Repeat([]byte{byte('a' + i)}, size)); n != size || err != nil {
+					sent <- fmt.Errorf("wrote %d of %d: %w", n, size, err)
+					return
+				}
+			}
+			err = errors.Join(w.Close(), w.Close())
+			if _, late := w.Write([]byte("x")); late == nil {
+				err = errors.Join(err, errors.New("a message that has ended was written to"))
+			}
+			sent <- err
+		}()
+		got, longest := c.whole(t)
+		if got != want.String() || longest > wsconn.FragmentBytes {
+			t.Errorf("%v: %d bytes, want %d, in frames of %d", pieces, len(got), want.Len(), longest)
+		}
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// gate is a connection whose writes wait and are counted.
+type gate struct {
+	net.Conn
+	entered chan int // is told how long each write is
+	open    chan struct{}
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.entered <- len(p)
+	<-g.open
+	return g.Conn.Write(p)
+}
+
+// gated puts a gate before the connection that is hijacked.
+type gated struct {
+	http.ResponseWriter
+	gate *gate
+}
+
+func (g gated) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(g.ResponseWriter).Hijack()
+	g.gate.Conn = conn
+	return g.gate, buffered, err
+}
+
+// What is sent while a write is under way becomes one write.
+func TestSmallMessagesAreGathered(t *testing.T) {
+	const small, most = 1000, 3 // messages; writes
+	writes := make(chan []int, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g := &gate{entered: make(chan int, small), open: make(chan struct{})}
+		c, err := wsconn.Accept(gated{w, g}, r, wsconn.Options{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		first := make(chan error, 1)
+		go func() { first <- c.Send([]byte("first")) }()
+		lengths := []int{<-g.entered}
+		for range small {
+			if err := c.Send([]byte("small")); err != nil {
+				t.Error(err)
+			}
+		}
+		close(g.open)
+		if err := errors.Join(<-first, c.Close(wsconn.CodeNormal, "")); err != nil {
+			t.Error(err)
+		}
+		close(g.entered)
+		for n := range g.entered {
+			lengths = append(lengths, n)
+		}
+		writes <- lengths
+	}))
+	defer s.Close()
+	c := raw(t, "ws://"+s.Listener.Addr().String())
+	c.expect(t, final|text, "first")
+	for range small {
+		c.expect(t, final|text, "small")
+	}
+	c.expect(t, final|closing, parting(1000, ""))
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if lengths := <-writes; len(lengths) > most {
+		t.Errorf("%d messages were sent in %d writes: %d", small+1, len(lengths), lengths)
+	}
+}
+
+// stuffed is a connection whose peer does not read, and whose sender waits for
+// room.
+func stuffed(t *testing.T, o wsconn.Options) (client *rawConn, server *wsconn.Conn, sent <-chan int) {
+	t.Helper()
+	client, server = open(t, o)
+	if err := wsconn.Innermost(server).(*net.TCPConn).SetWriteBuffer(64 << 10); err != nil {
+		t.Fatal(err)
+	}
+	progress, total := make(chan struct{}, 1), make(chan int, 1)
+	go func() {
+		message := bytes.Repeat([]byte{'x'}, 32<<10)
+		for n := 0; ; n++ {
+			if err := server.Send(message); err != nil {
+				total <- n
+				return
+			}
+			select {
+			case progress <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	for {
+		select {
+		case <-progress:
+		case <-time.After(100 * time.Millisecond):
+			if wsconn.WindowClosed(server) {
+				return client, server, total
+			}
+		}
+	}
+}
+
+// A peer that pings and does not read is not dropped: it gets all of it in the
+// end, and an answer to its last ping.
+func TestPeerThatDoesNotReadLosesNothing(t *testing.T) {
+	c, server, _ := stuffed(t, wsconn.Options{})
+	received := make(chan error, 1)
+	got := make(chan string, 2)
+	go func() {
+		for {
+			message, err := server.Receive()
+			if err != nil {
+				received <- err
+				return
+			}
+			got <- string(message)
+		}
+	}()
+	const pings = 1000
+	for i := range pings {
+		c.send(t, frame(final|ping, fmt.Sprint("ping ", i)))
+	}
+	c.send(t, frame(final|text, "still here"))
+	if message := <-got; message != "still here" {
+		t.Errorf("received %q", message)
+	}
+	last := fmt.Sprint("ping ", pings-1)
+	pongs := 0
+	for {
+		first, payload, err := c.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == final|pong {
+			pongs++
+			if payload == last {
+				break
+			}
+		}
+	}
+	if pongs > pings {
+		t.Errorf("%d pings were answered %d times", pings, pongs)
+	}
+	c.send(t, goodbye)
+	if err := <-received; err != io.EOF {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseDoesNotWaitForAPeerThatDoesNotRead(t *testing.T) {
+	leakcheck.Check(t)
+	_, server, sent := stuffed(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+	var closers sync.WaitGroup
+	for range 3 {
+		closers.Go(func() {
+			if err := server.Close(wsconn.CodeGoingAway, "enough"); err == nil {
+				t.Error("everything was sent to a peer that does not read")
+			}
+		})
+	}
+	closers.Wait()
+	<-sent
+	if _, err := server.Receive(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// The peer neither answers the close nor ends its side.
+func TestCloseDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
+	c, server := open(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+	receiving := make(chan error, 1)
+	go func() {
+		_, err := server.Receive()
+		receiving <- err
+	}()
+	if err := errors.Join(server.Send([]byte("last words")), server.Close(wsconn.CodeNormal, "")); err != nil {
+		t.Error(err)
+	}
+	c.expect(t, final|text, "last words")
+	c.expect(t, final|closing, parting(1000, ""))
+	if err := <-receiving; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// A peer that is sending when the connection is closed gets to read what it was
+// sent.
+func TestCloseWhileThePeerSends(t *testing.T) {
+	c, server := open(t, wsconn.Options{})
+	sending := make(chan error, 1)
+	go func() {
+		for range 64 {
+			if _, err := c.Write(huge(final|text, strings.Repeat("x", 64<<10))); err != nil {
+				sending <- err
+				return
+			}
+		}
+		_, err := c.Write(frame(final|closing, parting(1000, "")))
+		sending <- err
+	}()
+	if _, err := server.Receive(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(server.Send([]byte("last words")), server.Close(wsconn.CodePolicy, "stop")); err != nil {
+		t.Error(err)
+	}
+	if err := <-sending; err != nil {
+		t.Error(err)
+	}
+	c.expect(t, final|text, "last words")
+	c.expect(t, final|closing, parting(wsconn.CodePolicy, "stop"))
+}
+
+func TestCloseCodesAndReasons(t *testing.T) {
+	for _, c := range []struct {
+		code     int
+		reason   string
+		wantCode uint16
+		want     string
+	}{
+		{code: 1000, wantCode: 1000},
+		{code: 4999, reason: "mine", wantCode: 4999, want: "mine"},
+		{code: 1005, reason: "x", wantCode: 1011, want: "x"},
+		{code: 7, wantCode: 1011},
+		{code: 1001, reason: strings.Repeat("x", 200), wantCode: 1001, want: strings.Repeat("x", 123)},
+		{code: 1001, reason: strings.Repeat("ä", 100), wantCode: 1001, want: strings.Repeat("ä", 61)},
+	} {
+		client, server := open(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+		if err := server.Close(c.code, c.reason); err != nil {
+			t.Error(err)
+		}
+		client.expect(t, final|closing, parting(c.wantCode, c.want))
+	}
+	client, server := open(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+	if err := server.Close(0, "nothing is said"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := client.next(); err != io.EOF {
+		t.Errorf("without a code the peer sees %v", err)
+	}
+}
+
+func TestSendFailsWhenThePeerIsGone(t *testing.T) {
+	c, server := open(t, wsconn.Options{})
+	if err := errors.Join(c.SetLinger(0), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Receive(); err == nil {
+		t.Fatal("received something")
+	}
+	deadline := time.Now().Add(patience)
+	for server.Send([]byte("x")) == nil {
+		if time.Now().After(deadline) {
+			t.Fatal("sending to nobody never fails")
+		}
+	}
+	if err := server.Close(wsconn.CodeNormal, ""); err == nil {
+		t.Error("closing says that everything was sent")
+	}
+}

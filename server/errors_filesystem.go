@@ -1,0 +1,58 @@
+package server
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/protoadapt"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/fsops"
+)
+
+// fileErrors translates the kinds of package fsops; a test proves it complete.
+var fileErrors = map[fsops.Kind]translation{
+	fsops.Failed:            {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_FILE_SYSTEM_FAILED},
+	fsops.InvalidPath:       {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	fsops.NotFound:          {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND},
+	fsops.AlreadyExists:     {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS},
+	fsops.NotADirectory:     {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY},
+	fsops.IsADirectory:      {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY},
+	fsops.DirectoryNotEmpty: {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY},
+	fsops.NotRegular:        {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE},
+	fsops.TooLarge:          {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE},
+	fsops.SymlinkLoop:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SYMLINK_LOOP},
+	fsops.ReadOnly:          {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM},
+	fsops.NoSpace:           {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_NO_SPACE},
+	fsops.PermissionDenied:  {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED},
+	fsops.CopyIntoItself:    {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_COPY_INTO_ITSELF},
+	fsops.TreeTooDeep:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_TREE_TOO_DEEP},
+	fsops.Exhausted:         {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_SYSTEM_LIMIT},
+}
+
+func fromFiles(err *fsops.Error) error {
+	t, ok := fileErrors[err.Kind]
+	if !ok {
+		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
+	}
+	text := strings.ToValidUTF8(err.Error(), string(utf8.RuneError))
+	metadata := map[string]string{}
+	if err.Errno != 0 {
+		metadata["errno"] = err.ErrnoName()
+	}
+	details := []protoadapt.MessageV1{&errdetails.ResourceInfo{ResourceType: "path",
+		ResourceName: strings.ToValidUTF8(err.Path, string(utf8.RuneError)), Description: text}}
+	limit := strconv.FormatInt(err.Limit, 10)
+	switch err.Kind {
+	case fsops.TooLarge:
+		metadata["limit_bytes"] = limit
+		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
+			{Subject: "read_file_bytes", Description: "at most " + limit + " bytes in one message; use DownloadFile"}}})
+	case fsops.TreeTooDeep:
+		metadata["limit"] = limit
+	}
+	return failure(t.code, t.reason, metadata, text, details...)
+}

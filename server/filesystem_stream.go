@@ -1,0 +1,109 @@
+package server
+
+import (
+	"io"
+	"math"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/fsops"
+)
+
+// downloadBytes is the data in one message of a download; see [streamBytes].
+const downloadBytes = streamBytes
+
+// DownloadFile implements the RPC. A piece is memory of its own, because within
+// this program it is the message itself that the client gets.
+func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, stream grpc.ServerStreamingServer[execwirev1.DownloadFileResponse]) error {
+	file, err := fsops.Open(pathOf(req))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	head := &execwirev1.DownloadHead{Metadata: toMetadata(file.Metadata())}
+	if err := stream.Send(&execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Head{Head: head}}); err != nil {
+		return err
+	}
+	file.Skip(int64(req.GetOffset()))
+	left := uint64(math.MaxUint64)
+	if req.Length != nil {
+		left = req.GetLength()
+	}
+	for left > 0 {
+		piece := make([]byte, min(left, downloadBytes))
+		n, err := io.ReadFull(file, piece)
+		if n > 0 {
+			data := &execwirev1.DownloadFileResponse_Data{Data: piece[:n]}
+			if err := stream.Send(&execwirev1.DownloadFileResponse{Message: data}); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF, err == io.ErrUnexpectedEOF:
+			return nil
+		case err != nil:
+			return err
+		}
+		left -= uint64(n)
+	}
+	return nil
+}
+
+// UploadFile implements the RPC.
+func (s *fileSystemService) UploadFile(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		if err == io.EOF {
+			return unexpectedUpload("the stream ended before it began: send a head")
+		}
+		return err
+	}
+	if first.GetHead() == nil {
+		return unexpectedUpload("the first message is not a head")
+	}
+	writer, err := fsops.Create(pathOf(first.GetHead()))
+	if err != nil {
+		return err
+	}
+	size, err := receiveFile(stream, writer)
+	if closeErr := writer.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(&execwirev1.UploadFileResponse{Size: size})
+}
+
+// receiveFile writes what a client sends, up to its end.
+func receiveFile(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse], to io.Writer) (size uint64, err error) {
+	for {
+		req, err := stream.Recv()
+		if err == io.EOF {
+			return size, nil
+		}
+		if err != nil {
+			return size, err
+		}
+		if req.GetHead() != nil {
+			return size, unexpectedUpload("there was a head already: send data")
+		}
+		if _, err := to.Write(req.GetData()); err != nil {
+			return size, err
+		}
+		size += uint64(len(req.GetData()))
+	}
+}
+
+func unexpectedUpload(text string) error {
+	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, nil, text)
+}
+
+// ReadDirectory implements the RPC.
+func (s *fileSystemService) ReadDirectory(req *execwirev1.ReadDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.ReadDirectoryResponse]) error {
+	return fsops.ReadDirectory(stream.Context(), pathOf(req), func(entries []fsops.Entry) error {
+		return stream.Send(&execwirev1.ReadDirectoryResponse{Entries: toEntries(entries)})
+	})
+}

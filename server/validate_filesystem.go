@@ -1,0 +1,111 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// sandboxed is what every request about files has.
+type sandboxed interface {
+	GetSandbox() *execwirev1.SandboxPolicy
+}
+
+// validateFiles checks a message of FileSystemService; handled is false for
+// another one.
+func validateFiles(m proto.Message) (err error, handled bool) {
+	switch m := m.(type) {
+	case *execwirev1.CopyPathRequest:
+		if err := validatePath("source_path", "raw_source_path", copySource{m}); err != nil {
+			return err, true
+		}
+		if err := validatePath("destination_path", "raw_destination_path", copyDestination{m}); err != nil {
+			return err, true
+		}
+		return validateFileSandbox("", m), true
+	case *execwirev1.UploadFileRequest:
+		return validateUpload(m), true
+	case *execwirev1.DownloadFileRequest:
+		if m.GetOffset() > math.MaxInt64 {
+			return invalidField("offset", fmt.Sprintf("is %d: use at most %d", m.GetOffset(), math.MaxInt64)), true
+		}
+	}
+	file, ok := m.(fileReference)
+	if !ok {
+		return nil, false
+	}
+	return validateFile("", file), true
+}
+
+func validateUpload(m *execwirev1.UploadFileRequest) error {
+	if m.GetMessage() == nil {
+		return invalidField("message", "is missing: send a head, then data")
+	}
+	head := m.GetHead()
+	if head == nil {
+		return nil
+	}
+	if mode := head.GetMode(); mode != execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE {
+		return invalidField("head.mode", fmt.Sprintf("cannot be %d: use %d, in place", mode, execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE))
+	}
+	return validateFile("head.", head)
+}
+
+// validateFile checks what every request about one path has.
+func validateFile(prefix string, m fileReference) error {
+	if err := validatePath(prefix+"path", prefix+"raw_path", m); err != nil {
+		return err
+	}
+	if m, ok := m.(sandboxed); ok {
+		return validateFileSandbox(prefix, m)
+	}
+	return nil
+}
+
+// validatePath checks that exactly one of the two forms of a path is given.
+func validatePath(field, rawField string, m fileReference) error {
+	path := m.GetPath()
+	if raw := m.GetRawPath(); len(raw) > 0 {
+		if path != "" {
+			return invalidField(rawField, "and "+field+" are both set: give one of them")
+		}
+		field, path = rawField, string(raw)
+	}
+	switch {
+	case path == "":
+		return invalidField(field, "is empty: give an absolute path")
+	case path[0] != '/':
+		return invalidField(field, "is not an absolute path")
+	case strings.IndexByte(path, 0) >= 0:
+		return invalidField(field, "has a NUL in it")
+	}
+	return nil
+}
+
+// validateFileSandbox refuses, besides what is malformed, every policy that would
+// have to be enforced: see [checkSandbox].
+func validateFileSandbox(prefix string, m sandboxed) error {
+	field, policy := prefix+"sandbox", m.GetSandbox()
+	if policy == nil {
+		return nil
+	}
+	switch policy.GetPolicy().(type) {
+	case nil:
+		return invalidField(field+".policy", "is missing: say managed, disabled or external")
+	case *execwirev1.SandboxPolicy_Disabled, *execwirev1.SandboxPolicy_External:
+		return nil
+	}
+	switch policy.GetManaged().GetFileSystem().GetPolicy().(type) {
+	case nil:
+		return invalidField(field+".managed.file_system.policy", "is missing: say restricted or unrestricted")
+	case *execwirev1.FileSystemPolicy_Unrestricted:
+		return nil
+	}
+	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE, nil,
+		"this server has no sandbox backend, so the file was not touched: ask for no sandbox, or use a server that has one")
+}
