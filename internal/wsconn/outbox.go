@@ -29,17 +29,18 @@ type outbox struct {
 	to     io.Writer
 	client bool // its frames are masked
 
-	mu      sync.Mutex
-	changed sync.Cond // of mu: there is room, a frame has ended, or it is over
-	pending []byte    // guarded by mu; nil or a buffer
-	cut     bool      // guarded by mu; what was gathered so far ends within a frame
-	pong    []byte    // guarded by mu; a whole frame, the answer to the latest ping
-	pings   []byte    // guarded by mu; whole frames; whoever asks for them bounds them
-	parting []byte    // guarded by mu; the close frame
-	writing bool      // guarded by mu; the goroutine runs, or a sender writes
-	wrote   time.Time // guarded by mu; when the latest write ended
-	closing bool      // guarded by mu; a close frame has been asked for: no more data
-	err     error     // guarded by mu; why nothing more is written
+	mu       sync.Mutex
+	changed  sync.Cond // of mu: there is room, a frame has ended, or it is over
+	pending  []byte    // guarded by mu; nil or a buffer
+	cut      bool      // guarded by mu; what was gathered so far ends within a frame
+	pong     []byte    // guarded by mu; a whole frame, the answer to the latest ping
+	pings    []byte    // guarded by mu; whole frames; whoever asks for them bounds them
+	promised []byte    // guarded by mu; the close frame that answers the peer's
+	parting  []byte    // guarded by mu; the close frame
+	writing  bool      // guarded by mu; the goroutine runs, or a sender writes
+	wrote    time.Time // guarded by mu; when the latest write ended
+	closing  bool      // guarded by mu; a close frame has been asked for: no more data
+	err      error     // guarded by mu; why nothing more is written
 }
 
 func newOutbox(to io.Writer, client bool) *outbox {
@@ -147,8 +148,15 @@ func (o *outbox) ping(payload []byte) error {
 	return nil
 }
 
-// part sends a close frame as the last of all; nil for none. Only the first one
-// is sent.
+// promise keeps a close frame that part is to send.
+func (o *outbox) promise(frame []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.promised = frame
+}
+
+// part sends a close frame as the last of all, the one that was promised if there
+// is one; nil for none. Only the first one is sent.
 func (o *outbox) part(frame []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,7 +164,9 @@ func (o *outbox) part(frame []byte) {
 		return
 	}
 	o.closing = true
-	o.parting = frame
+	if o.parting = frame; o.promised != nil {
+		o.parting = o.promised
+	}
 	o.changed.Broadcast()
 	o.start()
 }

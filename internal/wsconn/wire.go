@@ -11,8 +11,9 @@ import (
 )
 
 // wire is what the library takes for the network. It reads through a watch.
-// What the library writes are close frames, which go to the outbox; what it
-// closes stays open until [Conn].Close.
+// What the library writes are close frames, which wait in the outbox for
+// [Conn].Close, so that what the peer asked before can be answered before; what it
+// closes stays open until then.
 type wire struct {
 	net.Conn // what bytes go through, TLS if there is TLS; deadlines work on it
 	out      *outbox
@@ -42,7 +43,7 @@ func (w *wire) Read(p []byte) (int, error) {
 
 // Write implements io.Writer for the library. p is one whole close frame.
 func (w *wire) Write(p []byte) (int, error) {
-	w.out.part(slices.Clone(p))
+	w.out.promise(slices.Clone(p))
 	return len(p), nil
 }
 
