@@ -40,6 +40,7 @@ type connection struct {
 	processes    execwirev1.ProcessServiceClient
 	sessions     execwirev1.SessionServiceClient
 	environments execwirev1.EnvironmentServiceClient
+	fileSystem   execwirev1.FileSystemServiceClient
 
 	// ctx ends with the connection, and carries the attachment; calls is the
 	// part of it in which requests are carried out.
@@ -85,6 +86,7 @@ func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInte
 		processes:    execwirev1.NewProcessServiceClient(upstream),
 		sessions:     execwirev1.NewSessionServiceClient(upstream),
 		environments: execwirev1.NewEnvironmentServiceClient(upstream),
+		fileSystem:   execwirev1.NewFileSystemServiceClient(upstream),
 		live:         make(chan struct{}),
 		records:      make(map[string]*process),
 	}

@@ -34,6 +34,15 @@ var methods = map[string]method{
 
 	"environment/info":   {group: groupEnvironment, control: true, decode: decodeNothing(environmentInfoCall{})},
 	"environment/status": {group: groupEnvironment, control: true, decode: decodeNothing(environmentStatusCall{})},
+
+	"fs/readFile":        {group: groupFiles, decode: decoder[fsReadFileParams]()},
+	"fs/writeFile":       {group: groupFiles, decode: decoder[fsWriteFileParams]()},
+	"fs/createDirectory": {group: groupFiles, decode: decoder[fsCreateDirectoryParams]()},
+	"fs/getMetadata":     {group: groupFiles, decode: decoder[fsGetMetadataParams]()},
+	"fs/readDirectory":   {group: groupFiles, decode: decoder[fsReadDirectoryParams]()},
+	"fs/remove":          {group: groupFiles, decode: decoder[fsRemoveParams]()},
+	"fs/copy":            {group: groupFiles, decode: decoder[fsCopyParams]()},
+	"fs/canonicalize":    {group: groupFiles, decode: decoder[fsCanonicalizeParams]()},
 }
 
 // call is a request whose parameters were decoded.

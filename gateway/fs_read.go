@@ -1,0 +1,206 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"google.golang.org/grpc"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+const (
+	// maxFileBytes is the largest file that fs/readFile returns, as with the
+	// reference.
+	maxFileBytes = 512 << 20
+	// maxCoreMessage is the largest message that is taken from the core.
+	maxCoreMessage = 64 << 20
+	// maxEntries is the most entries that fs/readDirectory returns, as with the
+	// reference.
+	maxEntries = 50_000
+)
+
+type fsReadFileParams struct {
+	Path    string          `param:"path"`
+	Sandbox json.RawMessage `param:"sandbox,optional"`
+	Follow  *bool           `param:"followSymlinks,optional"`
+
+	path clientPath
+}
+
+func (p *fsReadFileParams) check() *jsonrpc.Error {
+	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Follow)
+}
+
+func (p *fsReadFileParams) touches() ([]string, bool) { return []string{p.path.native}, false }
+
+// run returns a small file as it is, and of a large one what streams it.
+func (p *fsReadFileParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	text, raw := p.path.forCore()
+	resp, err := r.fileSystem.ReadFile(ctx, &execwirev1.ReadFileRequest{Path: text, RawPath: raw}, grpc.MaxCallRecvMsgSize(maxCoreMessage))
+	switch {
+	case err == nil:
+		return fileContent(resp.GetData()), nil
+	case reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE:
+		return nil, contentFailure(err, p.path)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	file := &fileStream{cancel: cancel}
+	if failed := file.open(ctx, r.fileSystem, p.path); failed != nil {
+		cancel(nil)
+		return nil, failed
+	}
+	return file, nil
+}
+
+func fileTooLarge() *jsonrpc.Error {
+	return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "file is too large to read: limit is %d bytes; read it in blocks with fs/open", maxFileBytes)
+}
+
+// fileContent is the result of fs/readFile.
+type fileContent []byte
+
+const (
+	contentBegin = `{"dataBase64":`
+	contentEnd   = `}`
+)
+
+func (c fileContent) appendTo(dst []byte) []byte {
+	dst = append(dst, contentBegin...)
+	dst = jsonrpc.AppendBase64(dst, c)
+	return append(dst, contentEnd...)
+}
+
+// fileStream is the result of fs/readFile of a large file, that goes from the
+// core to the client a piece at a time. A file that cannot be read to its end, or
+// grows beyond the limit meanwhile, ends the connection: half of the answer has
+// been said by then, and the protocol has no way to take it back.
+type fileStream struct {
+	stream grpc.ServerStreamingClient[execwirev1.DownloadFileResponse]
+	first  []byte // of the file; what can fail at once has not failed
+	cancel context.CancelCauseFunc
+}
+
+// open begins the download.
+func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServiceClient, p clientPath) *jsonrpc.Error {
+	text, raw := p.forCore()
+	length := uint64(maxFileBytes + 1)
+	stream, err := files.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length})
+	if err != nil {
+		return contentFailure(err, p)
+	}
+	head, err := stream.Recv()
+	if err != nil {
+		return contentFailure(err, p)
+	}
+	if head.GetHead().GetMetadata().GetSize() > maxFileBytes {
+		return fileTooLarge()
+	}
+	first, err := stream.Recv()
+	if err != nil && err != io.EOF {
+		return contentFailure(err, p)
+	}
+	f.stream, f.first = stream, first.GetData()
+	return nil
+}
+
+// errGrew ends the answer with a file that was small enough when it was opened.
+var errGrew = errors.New("the file grew beyond the limit while it was read")
+
+// streamTo encodes three bytes to four signs; what is left of a piece goes with
+// the next one.
+func (f *fileStream) streamTo(w io.Writer) error {
+	defer f.cancel(nil)
+	if _, err := io.WriteString(w, contentBegin+`"`); err != nil {
+		return err
+	}
+	var left, encoded []byte
+	size, piece := 0, f.first
+	for len(piece) > 0 {
+		if size += len(piece); size > maxFileBytes {
+			return errGrew
+		}
+		if len(left) > 0 {
+			piece = append(left, piece...)
+		}
+		whole := len(piece) - len(piece)%3
+		left = slices.Clone(piece[whole:])
+		encoded = jsonrpc.AppendBase64(encoded[:0], piece[:whole])
+		if _, err := w.Write(unquoted(encoded)); err != nil {
+			return err
+		}
+		message, err := f.stream.Recv()
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("the file could not be read to its end: %w", err)
+		}
+		piece = message.GetData()
+	}
+	encoded = jsonrpc.AppendBase64(encoded[:0], left)
+	_, err := w.Write(append(encoded[1:], contentEnd...))
+	return err
+}
+
+func unquoted(text []byte) []byte { return text[1 : len(text)-1] }
+
+type fsReadDirectoryParams struct {
+	Path    string          `param:"path"`
+	Sandbox json.RawMessage `param:"sandbox,optional"`
+
+	path clientPath
+}
+
+// fsEntries is the result of fs/readDirectory.
+type fsEntries struct {
+	Entries []fsEntry `json:"entries"`
+}
+
+type fsEntry struct {
+	FileName    string `json:"fileName"`
+	IsDirectory bool   `json:"isDirectory"`
+	IsFile      bool   `json:"isFile"`
+}
+
+func (p *fsReadDirectoryParams) check() *jsonrpc.Error {
+	return checkFile(&p.path, "path", p.Path, p.Sandbox, nil)
+}
+
+func (p *fsReadDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, false }
+
+// run leaves out what leads to nothing, as the reference does.
+func (p *fsReadDirectoryParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	text, raw := p.path.forCore()
+	stream, err := r.fileSystem.ReadDirectory(ctx, &execwirev1.ReadDirectoryRequest{Path: text, RawPath: raw})
+	if err != nil {
+		return nil, fileFailure(err)
+	}
+	result := fsEntries{Entries: []fsEntry{}}
+	for {
+		message, err := stream.Recv()
+		switch {
+		case err == io.EOF:
+			return result, nil
+		case err != nil:
+			return nil, fileFailure(err)
+		}
+		for _, e := range message.GetEntries() {
+			if e.GetTargetType() == execwirev1.FileType_FILE_TYPE_UNSPECIFIED {
+				continue
+			}
+			if len(result.Entries) == maxEntries {
+				return nil, jsonrpc.Errorf(jsonrpc.CodeLimitReached, "directory has too many entries to list: limit is %d", maxEntries)
+			}
+			result.Entries = append(result.Entries, fsEntry{
+				FileName:    e.GetName(),
+				IsDirectory: e.GetTargetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY,
+				IsFile:      e.GetTargetType() == execwirev1.FileType_FILE_TYPE_REGULAR,
+			})
+		}
+	}
+}
