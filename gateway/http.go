@@ -10,13 +10,20 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/execwire/execwire/gateway/jsonrpc"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
+// websocketLabel is what the reference calls a websocket when it names the peer.
+const websocketLabel = "exec-server websocket"
+
+var _ jsonrpc.Transport = (*wsconn.Conn)(nil)
+
 // HTTPConfig is what a [Handler] needs.
 type HTTPConfig struct {
-	// Websocket is for every connection.
+	// Websocket is for every connection. An empty label becomes that of the
+	// reference.
 	Websocket wsconn.Options
 	// Origins are the values of the Origin header that are let in, compared
 	// exactly. Without them whatever has the header is refused, as browsers are.
@@ -52,6 +59,9 @@ type Handler struct {
 func NewHandler(config HTTPConfig) *Handler {
 	if config.Ready == nil {
 		config.Ready = func() bool { return true }
+	}
+	if config.Websocket.Label == "" {
+		config.Websocket.Label = websocketLabel
 	}
 	h := &Handler{config: config, idle: make(chan struct{})}
 	h.over, h.end = context.WithCancelCause(context.Background())

@@ -256,6 +256,9 @@ func TestServeHasCallerAndContext(t *testing.T) {
 		},
 		Serve: func(ctx context.Context, caller auth.Caller, c *wsconn.Conn) {
 			message, err := c.Receive()
+			if !strings.HasPrefix(c.Peer(), "exec-server websocket 127.0.0.1:") {
+				t.Errorf("the peer is %q", c.Peer())
+			}
 			if caller.Principal != auth.Websocket || ctx.Value(key{}) != "Bearer x" || string(message) != "hello" || err != nil {
 				found <- fmt.Errorf("%v, %v, %q, %w", caller, ctx.Value(key{}), message, err)
 			}

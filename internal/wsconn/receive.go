@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"sync"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -32,7 +34,9 @@ var receiveBuffers = sync.Pool{New: func() any {
 //   - net.ErrClosed in it after Close,
 //   - anything else if the connection was lost.
 //
-// After an error nothing more can be received.
+// After an error nothing more can be received. A connection that was lost can
+// send nothing more either, and one that the peer closed nothing new; a Send that
+// waits for room then fails after Options.CloseTimeout.
 func (c *Conn) Receive() ([]byte, error) {
 	c.release()
 	if c.over.Err() != nil {
@@ -41,6 +45,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	if err := c.receive(); err != nil {
 		c.release()
 		c.end(c.meaning(err))
+		c.limitSending()
 		return nil, c.ending()
 	}
 	return c.received, nil
@@ -108,6 +113,20 @@ func (c *Conn) meaning(err error) error {
 		return tooLarge
 	}
 	return notNormal(err)
+}
+
+// limitSending makes senders fail that wait for a peer that is not coming back.
+func (c *Conn) limitSending() {
+	cause := context.Cause(c.over)
+	if _, ok := cause.(*TooLargeError); ok || errors.Is(cause, net.ErrClosed) {
+		return
+	}
+	if c.wire.failure() == nil { // a close frame, or one that is against the protocol
+		_ = c.wire.SetWriteDeadline(time.Now().Add(c.options.CloseTimeout))
+		return
+	}
+	c.wire.out.fail(cause)
+	_ = c.wire.SetWriteDeadline(past)
 }
 
 // ending is what Receive returns when the connection is over.

@@ -266,6 +266,27 @@ func TestPeerThatDoesNotReadLosesNothing(t *testing.T) {
 	}
 }
 
+// A sender does not wait for room that nobody is going to make.
+func TestSendEndsWithThePeer(t *testing.T) {
+	for name, end := range map[string]func(*rawConn) error{
+		"closed":             func(c *rawConn) error { _, err := c.Write(goodbye); return err },
+		"closed otherwise":   func(c *rawConn) error { _, err := c.Write(frame(final|closing, parting(4000, ""))); return err },
+		"ended its side":     func(c *rawConn) error { return c.CloseWrite() },
+		"broke the protocol": func(c *rawConn) error { _, err := c.Write(frame(final|0xb, "")); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, server, sent := stuffed(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+			if err := end(c); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := server.Receive(); err == nil {
+				t.Error("received something")
+			}
+			<-sent
+		})
+	}
+}
+
 func TestCloseDoesNotWaitForAPeerThatDoesNotRead(t *testing.T) {
 	leakcheck.Check(t)
 	_, server, sent := stuffed(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})

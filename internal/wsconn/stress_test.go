@@ -19,7 +19,7 @@ import (
 // and lose nothing; then one closes in the middle of it.
 func TestBothEndsAtOnce(t *testing.T) {
 	url := listen(t, wsconn.Options{PingInterval: time.Millisecond}, func(c *wsconn.Conn) { converse(t, c, nil) })
-	for range 4 {
+	for range 2 {
 		c := dial(t, url, wsconn.DialOptions{Options: wsconn.Options{PingInterval: time.Millisecond}})
 		enough := make(chan struct{})
 		go func() {
@@ -30,7 +30,7 @@ func TestBothEndsAtOnce(t *testing.T) {
 	}
 }
 
-const conversation = 300 // messages that the client receives before it closes
+const conversation = 100 // messages that the client receives before it closes
 
 // converse sends numbered messages on c until it is over, checks that those it
 // receives are in order, and closes enough when it has received some.
