@@ -76,6 +76,18 @@ func (e *URLError) Error() string {
 // only, so a wrong one is told by the first of them. A connection that is lost
 // later is made again when it is needed. The caller closes the client.
 func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error) {
+	conn, err := Connect(ctx, rawURL, options...)
+	if err != nil {
+		return nil, err
+	}
+	c := New(conn)
+	c.conn = conn
+	return c, nil
+}
+
+// Connect is [Dial] for generated clients: it returns the connection alone, which
+// the caller closes.
+func Connect(ctx context.Context, rawURL string, options ...Option) (*grpc.ClientConn, error) {
 	endpoint, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
@@ -97,9 +109,7 @@ func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error
 		_ = conn.Close() // the reason for closing is the better error
 		return nil, &DialError{URL: rawURL, Err: err}
 	}
-	c := New(conn)
-	c.conn = conn
-	return c, nil
+	return conn, nil
 }
 
 // endpoint is an address to dial and the name the server goes by there.

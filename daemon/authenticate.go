@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
@@ -37,13 +38,13 @@ type doorkeeper struct {
 func newDoorkeeper(cfg config.Config, logger *slog.Logger) (*doorkeeper, error) {
 	k := &doorkeeper{logger: logger}
 	var err error
-	k.authenticator, err = auth.NewAuthenticator(cfg.Principals, auth.WebsocketOptions{}, func(err error) {
-		logger.Error("the table of principals cannot be read again; the old one stays in force", "error", err)
+	k.authenticator, err = auth.NewAuthenticator(cfg.Principals, websocketOptions(cfg), func(err error) {
+		logger.Error("the table of principals or a secret cannot be read again; the old one stays in force", "error", err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if k.authenticator.HasTable() {
+	if k.authenticator.HasTable() || k.authenticator.HasWebsocketTokens() {
 		k.attempts = auth.NewAttempts(int(cfg.FailedAttempts), time.Duration(cfg.FailedAttemptInterval), nil)
 	}
 	return k, nil
@@ -52,35 +53,114 @@ func newDoorkeeper(cfg config.Config, logger *slog.Logger) (*doorkeeper, error) 
 // refusalKey is of why admit found that a caller is not let in.
 type refusalKey struct{}
 
-// authenticate returns who calls, and what that one may do. Nothing that was
-// shown is looked at while its address has failed too often, and what admit has
-// found wrong, and counted, is not looked at again.
+// visitor is somebody at a door.
+type visitor struct {
+	addr net.Addr             // where it comes from
+	info credentials.AuthInfo // what the door knows; may be nil
+	// All values of the headers by which it shows something.
+	authorization, onBehalfOf []string
+	// websocket is whether it asks for a websocket, to call by that.
+	websocket bool
+}
+
+// visitorOf is whoever makes a call.
+func visitorOf(ctx context.Context) visitor {
+	v := visitor{
+		authorization: metadata.ValueFromIncomingContext(ctx, authorizationKey),
+		onBehalfOf:    metadata.ValueFromIncomingContext(ctx, onBehalfOfKey),
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		v.addr, v.info = p.Addr, p.AuthInfo
+	}
+	return v
+}
+
+// authenticate returns who calls, and what that one may do. What admit has found
+// wrong, and counted, is not looked at again.
 func (k *doorkeeper) authenticate(ctx context.Context) (auth.Caller, error) {
 	if refusal, ok := ctx.Value(refusalKey{}).(error); ok {
 		return auth.Caller{}, refusal
 	}
-	caller, addr, err := k.judge(ctx)
+	return k.letIn(visitorOf(ctx))
+}
+
+// letIn returns who that is, and what it may do. Nothing that was shown is looked
+// at while its address has failed too often.
+func (k *doorkeeper) letIn(v visitor) (auth.Caller, error) {
+	caller, err := k.judge(v)
 	if k.attempts != nil && failedAttempt(err) {
-		k.attempts.Failed(addr)
+		k.attempts.Failed(addrOf(v.addr))
 	}
 	return caller, err
 }
 
-// judge is authenticate without counting. It also returns the address that a
-// failed attempt counts for.
-func (k *doorkeeper) judge(ctx context.Context) (auth.Caller, netip.Addr, error) {
-	shown, addr, err := k.door(ctx)
+// judge is letIn without counting.
+func (k *doorkeeper) judge(v visitor) (auth.Caller, error) {
+	shown, err := k.door(v)
 	if err != nil {
-		return auth.Caller{}, addr, err
+		return auth.Caller{}, err
 	}
-	header := metadata.ValueFromIncomingContext(ctx, authorizationKey)
-	if k.attempts != nil && (len(header) > 0 || len(shown.Certificates) > 0) {
-		if err := k.attempts.Check(addr); err != nil {
-			return auth.Caller{}, addr, err
+	if v.websocket && k.mayIgnoreTokens() {
+		v.authorization = nil
+	}
+	if k.attempts != nil && (len(v.authorization) > 0 || len(shown.Certificates) > 0) {
+		if err := k.attempts.Check(addrOf(v.addr)); err != nil {
+			return auth.Caller{}, err
 		}
 	}
-	caller, err := k.identify(ctx, shown, header)
-	return caller, addr, err
+	if shown.Token, err = auth.ParseAuthorization(v.authorization); err != nil {
+		return auth.Caller{}, err
+	}
+	switch names := v.onBehalfOf; {
+	case len(names) > 1, len(names) == 1 && names[0] == "":
+		return auth.Caller{}, &auth.Error{Kind: auth.KindOnBehalfOfRefused, Subject: "one that the caller acts for", Err: errNotOneName}
+	case len(names) == 1:
+		shown.OnBehalfOf = names[0]
+	}
+	return k.authenticator.Authenticate(shown)
+}
+
+// mayIgnoreTokens reports whether nobody has a token. Clients of websockets that
+// show one all the same are let in, where calls are refused: it is how clients
+// do that are made for one server and used with another.
+func (k *doorkeeper) mayIgnoreTokens() bool {
+	return !k.authenticator.HasTable() && !k.authenticator.HasWebsocketTokens()
+}
+
+var (
+	// errUnknownDoor means that a call came in by a way that says nothing about
+	// the caller. No listener of this daemon does that.
+	errUnknownDoor = errors.New("the call came in by a way that does not identify it")
+	// errNotOneName means that it cannot be told for whom a call is made.
+	errNotOneName = errors.New(onBehalfOfKey + " has to be one name")
+)
+
+// door returns what the door knows about a caller.
+func (k *doorkeeper) door(v visitor) (auth.Credentials, error) {
+	// Without a table, whoever comes by a TCP listener shows nothing but a token
+	// for websockets, and there has to if there is one.
+	loopback := !(v.websocket && !k.authenticator.HasTable() && k.authenticator.HasWebsocketTokens())
+	switch info := v.info.(type) {
+	case listen.PeerAuthInfo:
+		return auth.Credentials{Peer: &info.Peer}, nil
+	case listen.LoopbackAuthInfo:
+		return auth.Credentials{Loopback: loopback}, nil
+	case listen.RemoteAuthInfo:
+		return auth.Credentials{}, nil
+	case listen.TLSAuthInfo:
+		// Without a table and without tokens such a door is on loopback, and has
+		// no more to it.
+		c := auth.Credentials{Loopback: loopback && !k.authenticator.HasTable()}
+		if len(info.State.VerifiedChains) > 0 {
+			c.Certificates = info.State.PeerCertificates
+		}
+		return c, nil
+	case clientAuthInfo:
+		return info.shown, nil
+	case inproc.AuthInfo:
+		return auth.Credentials{InProcess: true}, nil
+	}
+	return auth.Credentials{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownDoor}
 }
 
 // admission is what AuthInfos of doors have where somebody has to be let in; see
@@ -106,51 +186,6 @@ func (k *doorkeeper) admit(ctx context.Context, call *tap.Info) (context.Context
 		}
 	}
 	return ctx, nil
-}
-
-func (k *doorkeeper) identify(ctx context.Context, shown auth.Credentials, header []string) (caller auth.Caller, err error) {
-	if shown.Token, err = auth.ParseAuthorization(header); err != nil {
-		return auth.Caller{}, err
-	}
-	switch names := metadata.ValueFromIncomingContext(ctx, onBehalfOfKey); {
-	case len(names) > 1, len(names) == 1 && names[0] == "":
-		return auth.Caller{}, &auth.Error{Kind: auth.KindOnBehalfOfRefused, Subject: "one that the caller acts for", Err: errNotOneName}
-	case len(names) == 1:
-		shown.OnBehalfOf = names[0]
-	}
-	return k.authenticator.Authenticate(shown)
-}
-
-var (
-	// errUnknownDoor means that a call came in by a way that says nothing about
-	// the caller. No listener of this daemon does that.
-	errUnknownDoor = errors.New("the call came in by a way that does not identify it")
-	// errNotOneName means that it cannot be told for whom a call is made.
-	errNotOneName = errors.New(onBehalfOfKey + " has to be one name")
-)
-
-// door returns what the door knows about a caller, and the address that its
-// failed attempts are counted of; those of callers on this host that the kernel
-// knows are not.
-func (k *doorkeeper) door(ctx context.Context) (auth.Credentials, netip.Addr, error) {
-	if p, ok := peer.FromContext(ctx); ok {
-		switch info := p.AuthInfo.(type) {
-		case listen.PeerAuthInfo:
-			return auth.Credentials{Peer: &info.Peer}, netip.Addr{}, nil
-		case listen.LoopbackAuthInfo:
-			return auth.Credentials{Loopback: true}, addrOf(p.Addr), nil
-		case listen.TLSAuthInfo:
-			// Without a table such a door is on loopback, and has no more to it.
-			c := auth.Credentials{Loopback: !k.authenticator.HasTable()}
-			if len(info.State.VerifiedChains) > 0 {
-				c.Certificates = info.State.PeerCertificates
-			}
-			return c, addrOf(p.Addr), nil
-		case inproc.AuthInfo:
-			return auth.Credentials{InProcess: true}, netip.Addr{}, nil
-		}
-	}
-	return auth.Credentials{}, netip.Addr{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownDoor}
 }
 
 // handshakeFailed counts a client that did not get through the handshake, unless

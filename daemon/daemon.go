@@ -57,6 +57,7 @@ type Daemon struct {
 	sessions   *session.Registry
 	server     *server.Server
 	channel    *inproc.Channel
+	clients    *clients
 
 	// Each does its part of closing once.
 	processesEnded func() error
@@ -79,6 +80,15 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		opts.Environ = os.Environ()
 	}
 	doorkeeper, err := newDoorkeeper(cfg, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	var channel *inproc.Channel
+	clients, err := newClients(clientsConfig{
+		cfg: cfg, doorkeeper: doorkeeper, logger: opts.Logger,
+		upstream: func(info clientAuthInfo) grpc.ClientConnInterface { return channel.As(info) },
+		ready:    func() bool { return true },
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -117,13 +127,13 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Environ:      opts.Environ,
 		Guarded:      opts.Guarded,
 	})
-	channel := inproc.New(
+	channel = inproc.New(
 		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),
 		inproc.WithStreamInterceptors(srv.StreamInterceptors()...),
 		inproc.WithAuthInfo(inproc.AuthInfo{}),
 	)
 	srv.Register(channel)
-	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, server: srv, channel: channel}
+	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, server: srv, channel: channel, clients: clients}
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	return d, nil

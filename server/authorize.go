@@ -85,19 +85,34 @@ func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 	caller, err := s.cfg.Authenticate(ctx)
 	record := callRecordOf(ctx)
 	record.principal, record.via, record.refusal = caller.Principal, caller.Via, err
-	switch {
-	case err != nil:
-		return nil, fromAuth(err)
-	case caller.Principal.IsZero():
-		return nil, fromAuth(errNobody)
-	case !known:
-		return nil, notImplemented(method)
-	case !caller.May.Has(need.permission):
-		name := need.permission.String()
-		return nil, failure(codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED, map[string]string{"permission": name},
-			caller.Principal.String()+" may not do this: the table of principals does not give it the permission \""+name+"\"")
+	if err := mayCall(caller, err, method, need, known); err != nil {
+		return nil, err
 	}
 	return auth.WithPrincipal(ctx, caller.Principal), nil
+}
+
+// MayCall returns the status that says why somebody may not make a call, by its
+// full method, or nil. It is for what makes calls to another server for callers
+// of its own: err is why the caller was not found out, or nil.
+func MayCall(caller auth.Caller, err error, method string) error {
+	need, known := needs[method]
+	return mayCall(caller, err, method, need, known)
+}
+
+func mayCall(caller auth.Caller, err error, method string, need need, known bool) error {
+	switch {
+	case err != nil:
+		return fromAuth(err)
+	case caller.Principal.IsZero():
+		return fromAuth(errNobody)
+	case !known:
+		return notImplemented(method)
+	case !caller.May.Has(need.permission):
+		name := need.permission.String()
+		return failure(codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED, map[string]string{"permission": name},
+			caller.Principal.String()+" may not do this: the table of principals does not give it the permission \""+name+"\"")
+	}
+	return nil
 }
 
 // errNobody is an authenticator's that lets nobody in without saying why.

@@ -38,15 +38,34 @@ type connectFlags struct {
 // addConnectFlags adds the flags that every command has that talks to a
 // server.
 func addConnectFlags(command *cobra.Command, flags *connectFlags) {
+	addFlagWithVariable(command, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH")
+	addCredentialFlags(command, flags)
+}
+
+// addCredentialFlags adds those of them that say what to show a server.
+func addCredentialFlags(command *cobra.Command, flags *connectFlags) {
 	add := func(value *string, name, variable, usage string) {
-		command.Flags().StringVar(value, name, os.Getenv(variable), usage+" (default $"+variable+", else none)")
-		command.Flags().Lookup(name).DefValue = ""
+		addFlagWithVariable(command, value, name, variable, usage)
 	}
-	add(&flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH")
 	add(&flags.tokenFile, "token-file", tokenFileVariable, "the `file` with the token to show")
 	add(&flags.tls.CA, "tls-ca", tlsCAVariable, "the `file` with the authorities to trust with grpcs://, as PEM, in place of this machine's")
 	add(&flags.tls.Certificate, "tls-cert", tlsCertVariable, "the `file` with the certificate to show with grpcs://, as PEM")
 	add(&flags.tls.Key, "tls-key", tlsKeyVariable, "the `file` with the key to it, as PEM")
+}
+
+// addFlagWithVariable adds a flag that a variable stands in for.
+func addFlagWithVariable(command *cobra.Command, value *string, name, variable, usage string) {
+	command.Flags().StringVar(value, name, os.Getenv(variable), usage+" (default $"+variable+", else none)")
+	command.Flags().Lookup(name).DefValue = ""
+}
+
+// options are those of package client.
+func (f connectFlags) options() []client.Option {
+	options := []client.Option{client.WithTLS(f.tls)}
+	if f.tokenFile != "" {
+		options = append(options, client.WithTokenFile(f.tokenFile))
+	}
+	return options
 }
 
 // connect reaches the server that flags name, or makes one inside this program
@@ -54,11 +73,7 @@ func addConnectFlags(command *cobra.Command, flags *connectFlags) {
 // with its processes if it is ours. Give the error to [explainDial].
 func connect(ctx context.Context, flags connectFlags) (*client.Client, func(), error) {
 	if flags.server != "" {
-		options := []client.Option{client.WithTLS(flags.tls)}
-		if flags.tokenFile != "" {
-			options = append(options, client.WithTokenFile(flags.tokenFile))
-		}
-		c, err := client.Dial(ctx, flags.server, options...)
+		c, err := client.Dial(ctx, flags.server, flags.options()...)
 		if err != nil {
 			return nil, nil, err
 		}

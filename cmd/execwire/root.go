@@ -11,6 +11,7 @@ import (
 // Exit codes of execwire's own, beside those of the processes it runs.
 const (
 	codeSomeFailed    = 1
+	codeWebsocketAuth = 1
 	codeUsage         = 2
 	codeTimeout       = 124
 	codeFailed        = 125
@@ -108,7 +109,7 @@ also when the connection is.`,
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
-		newSessionsCommand(std), newVersionCommand())
+		newSessionsCommand(std), newGatewayCommand(std), newVersionCommand())
 	return root
 }
 

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/observe"
 	"github.com/execwire/execwire/internal/process"
 )
@@ -21,6 +24,7 @@ type serveFlags struct {
 	listen              []string
 	config              string
 	logFormat, logLevel string
+	clients             clientFlags
 }
 
 func newServeCommand(std streams) *cobra.Command {
@@ -36,15 +40,23 @@ The server runs under a guardian, this process: should the server be killed, the
 guardian ends all its processes, and should the guardian be killed, the server
 does. guardian=off does without.
 
+Clients of gRPC come by grpc://, grpcs:// and unix://, those that speak the
+JSON-RPC of exec-server by ws://, wss:// and stdio. With stdio there is one, at the
+other end of stdin and stdout; when stdin ends its session does, and so does a
+server that has no other listener.
+
 The URL of every listener is printed on stdout, one per line, when it accepts
-clients; the log goes to stderr. Settings come from the configuration file, then
-from the environment (EXECWIRE_ and the setting's name in upper case), then from
-flags. Keys and tokens are in files of their own, which settings name. To be
-reached from other hosts a server needs a certificate and a table of principals;
-docs/security.md says how.`,
+clients, or told in the log if stdout is a client's; the log goes to stderr.
+Settings come from the configuration file, then from the environment (EXECWIRE_ and
+the setting's name in upper case), then from flags. Keys and tokens are in files of
+their own, which settings name. To be reached from other hosts a server needs to
+know who is let in, by a table of principals or for websockets by --ws-auth, and
+should have a certificate; docs/security.md says how.`,
 		Example: `  execwire serve
   execwire serve --listen unix:///run/user/1000/execwire.sock
-  execwire serve --listen grpc://127.0.0.1:0 --log-format json`,
+  execwire serve --listen grpc://127.0.0.1:0 --log-format json
+  execwire serve --listen stdio
+  execwire serve --listen ws://127.0.0.1:7421 --ws-auth capability-token --ws-token-file /etc/execwire/ws.token`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return serve(command, flags, std)
@@ -52,7 +64,8 @@ docs/security.md says how.`,
 	}
 	f := command.Flags()
 	f.StringArrayVar(&flags.listen, "listen", nil,
-		"where to accept clients: grpc://HOST:PORT (loopback; port 0 takes a free one), grpcs://HOST:PORT (with TLS) or unix:///PATH; may be repeated (default grpc://127.0.0.1:7420)")
+		"where to accept clients: `URL` is grpc://HOST:PORT (loopback; port 0 takes a free one), grpcs://HOST:PORT (with TLS), unix:///PATH, ws://HOST:PORT, wss://HOST:PORT (with TLS), stdio or off; may be repeated (default grpc://127.0.0.1:7420 and ws://127.0.0.1:7421)")
+	addClientFlags(command, &flags.clients)
 	f.StringVar(&flags.config, "config", "", "a TOML `file` with settings")
 	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -71,17 +84,31 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 	if err := keepSecrets(); err != nil {
 		return err
 	}
-	cfg, err := config.Load(flags.config, os.Environ())
+	cfg, err := config.Load(flags.config, os.Environ(), func(cfg *config.Config) {
+		if listen := slices.DeleteFunc(flags.listen, isEmpty); len(listen) > 0 {
+			cfg.Listen = listen
+		}
+		flags.clients.lay(command, cfg)
+	})
 	if err != nil {
-		return err
+		return explainWebsocket(command, err)
 	}
 	if guardian == nil && cfg.Guardian == "on" {
-		return guard(cfg.Cgroup)
+		return guard(cfg.Cgroup, has(cfg.Listen, listen.SchemeStdio))
 	}
-	if len(flags.listen) > 0 {
-		cfg.Listen = flags.listen
+	return explainWebsocket(command, serveUntilStopped(cfg, logger, guardian, std))
+}
+
+// isEmpty is of a --listen that leaves it to the server.
+func isEmpty(url string) bool { return url == "" }
+
+// tellURLs returns what tells the URLs of listeners: on stdout, if no client has
+// that.
+func tellURLs(cfg config.Config, logger *slog.Logger, out io.Writer) func(url string) {
+	if has(cfg.Listen, listen.SchemeStdio) {
+		return func(url string) { logger.Info("listening", "url", url) }
 	}
-	return serveUntilStopped(cfg, logger, guardian, std)
+	return func(url string) { fmt.Fprintln(out, url) }
 }
 
 // serveUntilStopped serves until a signal, or the end of the guardian, should
@@ -98,7 +125,7 @@ func serveUntilStopped(cfg config.Config, logger *slog.Logger, guardian *process
 		OnChange: mem.changed,
 		// Nothing else here starts processes.
 		AdoptOrphans: true,
-		OnListen:     func(url string) { fmt.Fprintln(std.out, url) },
+		OnListen:     tellURLs(cfg, logger, std.out),
 		OnDrain: func(processes int) {
 			logger.Info("waiting for processes to end; another signal ends them at once", "processes", processes)
 		},

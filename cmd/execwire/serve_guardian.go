@@ -12,8 +12,8 @@ var errUnguarded = errors.New("the guardian was killed, so the server has ended 
 
 // guard runs the server in a process of its own and stays as its guardian. It
 // ends as the server does.
-func guard(cgroups string) error {
-	code, err := process.Guard(cgroups)
+func guard(cgroups string, readsInput bool) error {
+	code, err := process.Guard(cgroups, readsInput)
 	switch {
 	case code == 0 && err == nil:
 		return nil

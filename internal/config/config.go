@@ -1,7 +1,7 @@
 // Package config holds every setting of the daemon: its name, default, unit,
 // range and meaning, in one place. Settings come, later ones winning, from
 // their defaults, a TOML file and the environment (EXECWIRE_ and the name in
-// upper case); command line flags are laid over the result by the caller.
+// upper case), and the command line.
 package config
 
 import (
@@ -15,16 +15,16 @@ import (
 // made from them. The struct is plain data and safe to copy.
 type Config struct {
 	// Listen is where the daemon accepts clients.
-	Listen []string `name:"listen" default:"grpc://127.0.0.1:7420" unit:"URLs" help:"Where clients are accepted: grpc://HOST:PORT on loopback, grpcs://HOST:PORT with TLS, unix:///PATH, or off."`
+	Listen []string `name:"listen" default:"grpc://127.0.0.1:7420,ws://127.0.0.1:7421" unit:"URLs" help:"Where clients are accepted. Those of gRPC: grpc://HOST:PORT on loopback, grpcs://HOST:PORT with TLS, unix:///PATH. Those of JSON-RPC: ws://HOST:PORT, wss://HOST:PORT with TLS, stdio. Or off."`
 
 	// TLSCertificate is the server's certificate chain.
-	TLSCertificate string `name:"tls_certificate_file" default:"" unit:"path" help:"The certificate chain of grpcs:// listeners, as PEM. Read again when it changes."`
+	TLSCertificate string `name:"tls_certificate_file" default:"" unit:"path" help:"The certificate chain of grpcs:// and wss:// listeners, as PEM. Read again when it changes."`
 	// TLSKey is the key to it.
 	TLSKey string `name:"tls_key_file" default:"" unit:"path" help:"The private key to it, as PEM. Nobody but the server's user may be able to read it. Read again when it changes."`
 	// TLSClientCA is who signs clients' certificates.
 	TLSClientCA string `name:"tls_client_ca_file" default:"" unit:"path" help:"The authorities whose client certificates are accepted, as PEM. Empty accepts none. Read again when it changes."`
 	// Principals is the table of who may call what.
-	Principals string `name:"principals_file" default:"" unit:"path" help:"The table of principals: who is let in by what, and what each may call; see docs/security.md. Empty lets everybody on loopback and unix sockets call everything. Read again when it changes."`
+	Principals string `name:"principals_file" default:"" unit:"path" help:"The table of principals: who is let in by what, and what each may call; see docs/security.md. Empty lets everybody on loopback and unix sockets call everything, and whoever ws_auth lets in. Read again when it changes."`
 	// FailedAttempts bounds failed authentication per address.
 	FailedAttempts Count `name:"failed_attempts" default:"10" unit:"attempts" min:"1" max:"10000" help:"Failed attempts to authenticate that one address may make before more are refused."`
 	// FailedAttemptInterval is how fast an address is forgiven.
@@ -84,6 +84,37 @@ type Config struct {
 	// ShutdownGrace is how long processes may go on after SIGTERM.
 	ShutdownGrace Duration `name:"shutdown_grace_period" default:"10s" unit:"duration" min:"0s" max:"24h" help:"How long processes may go on after the server was told to stop."`
 
+	// Frame bounds one incoming websocket frame.
+	Frame Bytes `name:"frame_bytes" default:"16MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"The largest websocket frame that is taken from a client of JSON-RPC."`
+	// Request bounds one incoming JSON-RPC message.
+	Request Bytes `name:"request_bytes" default:"64MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"The largest JSON-RPC message that is taken, over all its frames."`
+	// Requests bounds the requests of one JSON-RPC connection.
+	Requests Count `name:"requests_per_connection" default:"1024" unit:"requests" min:"1" max:"100000" help:"Requests of one JSON-RPC connection that may be unanswered at once. Further ones are refused."`
+	// ControlRequests are kept free for what must not wait.
+	ControlRequests Count `name:"control_requests_per_connection" default:"64" unit:"requests" min:"1" max:"10000" help:"Requests beside those that may be unanswered at once if they are for terminating, signalling and the like."`
+	// Incoming bounds the requests of one JSON-RPC connection in bytes.
+	Incoming Bytes `name:"incoming_bytes_per_connection" default:"256MiB" unit:"bytes" min:"64KiB" max:"16GiB" help:"Bytes of all unanswered requests of one JSON-RPC connection together, one excepted. Further ones are refused."`
+	// Outgoing bounds what waits to be read by one JSON-RPC client.
+	Outgoing Bytes `name:"outgoing_bytes_per_connection" default:"1MiB" unit:"bytes" min:"4KiB" max:"1GiB" help:"Refusals that may wait for one client of JSON-RPC to read them; answers wait with their requests. A client that goes on asking and does not read is disconnected."`
+	// PingInterval is how often websockets are pinged.
+	PingInterval Duration `name:"websocket_ping_interval" default:"30s" unit:"duration" min:"0s" max:"1h" help:"Time between pings to clients of websockets. 0s sends none."`
+	// Origins are the browsers' that are let in.
+	Origins []string `name:"allowed_origins" default:"" unit:"origins" help:"Values of the Origin header with which requests to ws:// and wss:// listeners are let in, for example https://app.example.org. Any other is refused, so that web pages cannot connect."`
+	// WebsocketAuth is how clients of websockets show that they may come in.
+	WebsocketAuth string `name:"ws_auth" default:"off" unit:"choice" help:"What clients of ws:// and wss:// listeners have to show: capability-token, signed-bearer-token, or off, which leaves it to principals_file."`
+	// WebsocketToken is the file of their token.
+	WebsocketToken string `name:"ws_token_file" default:"" unit:"path" help:"The token of capability-token. Nobody but the server's user may be able to read it. Read again when it changes."`
+	// WebsocketTokenHash is its hash.
+	WebsocketTokenHash string `name:"ws_token_sha256" default:"" unit:"text" help:"Or its SHA-256, in hexadecimal."`
+	// WebsocketSecret is the file of what their tokens are signed with.
+	WebsocketSecret string `name:"ws_shared_secret_file" default:"" unit:"path" help:"The secret that tokens of signed-bearer-token are signed with, by HS256. Nobody but the server's user may be able to read it. Read again when it changes."`
+	// WebsocketIssuer is whose tokens are good.
+	WebsocketIssuer string `name:"ws_issuer" default:"" unit:"text" help:"What iss of signed tokens has to be. Empty takes any."`
+	// WebsocketAudience is for whom they have to be.
+	WebsocketAudience string `name:"ws_audience" default:"" unit:"text" help:"What aud of signed tokens has to contain. Empty takes any."`
+	// WebsocketClockSkew is for exp and nbf.
+	WebsocketClockSkew Duration `name:"ws_max_clock_skew" default:"30s" unit:"duration" min:"0s" max:"1h" help:"By how much the clock of whoever signs tokens may differ."`
+
 	// KeepaliveInterval is how often a silent connection is asked.
 	KeepaliveInterval Duration `name:"keepalive_interval" default:"30s" unit:"duration" min:"1s" max:"1h" help:"How long a connection may be silent before the server asks whether the peer is there."`
 	// KeepaliveTimeout is how long the answer may take.
@@ -124,6 +155,9 @@ func (c *Config) Validate() error {
 	}
 	if c.StdinQueue < c.StdinWrite {
 		return &Error{Setting: "stdin_queue_bytes", Problem: "is below stdin_write_bytes", Fix: "raise it to at least " + c.StdinWrite.String()}
+	}
+	if err := c.validateWebsocketAuth(); err != nil {
+		return err
 	}
 	return c.validateChoices()
 }

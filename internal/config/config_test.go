@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if cfg.RetainedOutput != 1<<20 || time.Duration(cfg.DefaultGrace) != 30*time.Second || len(cfg.Listen) != 1 {
+	if cfg.RetainedOutput != 1<<20 || time.Duration(cfg.DefaultGrace) != 30*time.Second || len(cfg.Listen) != 2 {
 		t.Errorf("defaults are %+v", cfg)
 	}
 }
@@ -22,7 +23,8 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestEverySettingIsDescribed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range Settings() {
-		if s.Name == "" || s.Unit == "" || s.Help == "" || s.Default == "" && s.Unit != "path" || seen[s.Name] {
+		mayBeEmpty := slices.Contains([]string{"path", "text", "origins"}, s.Unit)
+		if s.Name == "" || s.Unit == "" || s.Help == "" || s.Default == "" && !mayBeEmpty || seen[s.Name] {
 			t.Errorf("setting %+v lacks a description or repeats a name", s)
 		}
 		seen[s.Name] = true
@@ -42,8 +44,23 @@ func TestLoadLaysFileAndEnvironmentOverDefaults(t *testing.T) {
 	if cfg.Listen[0] != "unix:///run/execwire.sock" || cfg.RetainedOutput != 2<<20 || cfg.RetainedEvents != 200 {
 		t.Errorf("the file was not applied: %+v", cfg)
 	}
+	if len(cfg.Origins) != 0 || cfg.WebsocketClockSkew != defaultClockSkew {
+		t.Errorf("defaults are not there: %+v", cfg)
+	}
 	if time.Duration(cfg.MaxWait) != 2*time.Minute {
 		t.Errorf("max_wait = %v, want the environment's 2m", time.Duration(cfg.MaxWait))
+	}
+}
+
+// What a flag says completes what the environment says before it is judged.
+func TestFlagsAreLaidOverAll(t *testing.T) {
+	environ := []string{"EXECWIRE_WS_AUTH=capability-token", "EXECWIRE_MAX_WAIT=2m"}
+	cfg, err := Load("", environ, func(c *Config) { c.WebsocketToken, c.MaxWait = "/token", Duration(time.Minute) })
+	if err != nil || cfg.WebsocketToken != "/token" || time.Duration(cfg.MaxWait) != time.Minute {
+		t.Errorf("Load = %+v, %v", cfg, err)
+	}
+	if _, err := Load("", nil, func(c *Config) { c.MaxWait = 0 }); err == nil {
+		t.Error("a flag out of range is not refused")
 	}
 }
 
@@ -68,6 +85,23 @@ func TestLoadRefuses(t *testing.T) {
 		{"list of numbers", "listen = [1]", "", "not text"},
 		{"table for a number", "[max_wait]\na = 1", "", "measured in"},
 		{"contradiction of graces", `max_grace = "1s"`, "", "below default_grace"},
+		{"too small frames", "frame_bytes = 1", "", "frame_bytes is below 64KiB"},
+		{"too large requests", `request_bytes = "2GiB"`, "", "request_bytes is above 1GiB"},
+		{"no requests", "requests_per_connection = 0", "", "requests_per_connection is below 1"},
+		{"too many requests", "requests_per_connection = 100001", "", "requests_per_connection is above 100000"},
+		{"no control", "control_requests_per_connection = 0", "", "control_requests_per_connection is below 1"},
+		{"too little incoming", "incoming_bytes_per_connection = 1", "", "incoming_bytes_per_connection is below 64KiB"},
+		{"too much outgoing", `outgoing_bytes_per_connection = "2GiB"`, "", "outgoing_bytes_per_connection is above 1GiB"},
+		{"too rare pings", `websocket_ping_interval = "2h"`, "", "websocket_ping_interval is above 1h"},
+		{"no such authentication", "", "EXECWIRE_WS_AUTH=basic", `ws_auth cannot be "basic": write capability-token`},
+		{"token without authentication", "", "EXECWIRE_WS_TOKEN_FILE=/t", "ws_auth has to be capability-token or signed-bearer-token"},
+		{"skew without authentication", "", "EXECWIRE_WS_MAX_CLOCK_SKEW=0s", "ws_auth has to be"},
+		{"no token", `ws_auth = "capability-token"`, "", "ws_token_file or ws_token_sha256 is needed when ws_auth is capability-token"},
+		{"two tokens", "ws_auth = \"capability-token\"\nws_token_sha256 = \"aa\"", "EXECWIRE_WS_TOKEN_FILE=/t", "ws_token_file and ws_token_sha256 exclude each other"},
+		{"no hash", "ws_auth = \"capability-token\"\nws_token_sha256 = \"zz\"", "", "ws_token_sha256 is not a SHA-256"},
+		{"secret of a token", "ws_auth = \"capability-token\"\nws_token_file = \"/t\"", "EXECWIRE_WS_SHARED_SECRET_FILE=/s", "need ws_auth to be signed-bearer-token"},
+		{"no secret", `ws_auth = "signed-bearer-token"`, "", "ws_shared_secret_file is needed when ws_auth is signed-bearer-token"},
+		{"token for signed ones", "ws_auth = \"signed-bearer-token\"\nws_shared_secret_file = \"/s\"", "EXECWIRE_WS_TOKEN_FILE=/t", "need ws_auth to be capability-token"},
 		{"contradiction of stdin", `stdin_queue_bytes = "4KiB"`, "", "below stdin_write_bytes"},
 	}
 	for _, tt := range tests {

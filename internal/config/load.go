@@ -43,12 +43,12 @@ func (e *Error) Error() string {
 }
 
 // Load returns the defaults, with the settings of the TOML file at path and
-// then those of the environment laid over them. An empty path reads no file.
-// environ is in the form of os.Environ. A setting that does not exist, cannot
+// then those of the environment laid over them, and then what over changes. An
+// empty path reads no file. environ is in the form of os.Environ. A setting that does not exist, cannot
 // be read or is out of range is an [*Error]; nothing is ignored, except
 // environment variables with the prefix that name no setting, which other parts
 // of execwire use.
-func Load(path string, environ []string) (Config, error) {
+func Load(path string, environ []string, over ...func(*Config)) (Config, error) {
 	cfg := Default()
 	if path != "" {
 		if err := loadFile(&cfg, path); err != nil {
@@ -57,6 +57,9 @@ func Load(path string, environ []string) (Config, error) {
 	}
 	if err := loadEnvironment(&cfg, environ); err != nil {
 		return Config{}, err
+	}
+	for _, change := range over {
+		change(&cfg)
 	}
 	return cfg, cfg.Validate()
 }

@@ -38,8 +38,10 @@ var passedOn = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT,
 // jobs, are left alone as long as they stay in this process's session.
 //
 // The server finds out by [Guarded] that it has a guardian. It gets a process group of its own, so that the keys of a
-// terminal reach it once, through the guardian.
-func Guard(cgroups string) (code int, err error) {
+// terminal reach it once, through the guardian. If it reads its standard input, and that is a terminal whose foreground
+// this process is in, it is given the foreground, because the kernel stops whoever else reads: then the keys reach it
+// themselves, and this process takes the foreground back in the end. Neither can be suspended then.
+func Guard(cgroups string, readsInput bool) (code int, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 0, guardError(fmt.Errorf("cannot become the parent of orphans: %w", err))
 	}
@@ -49,7 +51,12 @@ func Guard(cgroups string) (code int, err error) {
 			signal.Notify(signals, sig)
 		}
 	}
-	g := &guardian{strangers: map[int]bool{}}
+	g := &guardian{strangers: map[int]bool{}, foreground: readsInput && inForeground()}
+	if g.foreground {
+		// Who changes the foreground from the background is stopped, and nobody would let a suspended server go on.
+		signal.Ignore(unix.SIGTTOU, unix.SIGTSTP)
+		defer takeForeground()
+	}
 	if err := g.begin(); err != nil {
 		return 0, guardError(err)
 	}
@@ -93,6 +100,8 @@ type guardian struct {
 	pidfd     int          // of the server; never closed, so that late signals meet nobody else
 	pipe      *os.File     // never written to: the server sees its end when this process is gone
 	strangers map[int]bool // children that were there before the server
+	// foreground is whether the server gets the terminal.
+	foreground bool
 }
 
 // begin starts the server.
@@ -113,7 +122,7 @@ func (g *guardian) begin() error {
 	g.server, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
 		Env:   append(os.Environ(), guardianVariable+"="+strconv.Itoa(guardianPipe)),
 		Files: []uintptr{0, 1, 2, theirs.Fd()},
-		Sys:   &syscall.SysProcAttr{Setpgid: true, PidFD: &g.pidfd},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Foreground: g.foreground, Ctty: standardInput, PidFD: &g.pidfd},
 	})
 	if err != nil {
 		_ = ours.Close()
@@ -122,6 +131,19 @@ func (g *guardian) begin() error {
 	g.pipe = ours
 	return nil
 }
+
+// standardInput is the descriptor of the standard input.
+const standardInput = 0
+
+// inForeground reports whether the standard input is a terminal that this process would be stopped for reading were it
+// not in its foreground, in which it is.
+func inForeground() bool {
+	foreground, err := unix.IoctlGetInt(standardInput, unix.TIOCGPGRP)
+	return err == nil && foreground == unix.Getpgrp()
+}
+
+// takeForeground puts this process into the foreground again.
+func takeForeground() { _ = unix.IoctlSetPointerInt(standardInput, unix.TIOCSPGRP, unix.Getpgrp()) }
 
 // pass passes signals on.
 func (g *guardian) pass(signals <-chan os.Signal) {

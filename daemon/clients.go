@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/execwire/execwire/gateway"
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// clientsConfig is what clients need.
+type clientsConfig struct {
+	cfg        config.Config
+	doorkeeper *doorkeeper
+	logger     *slog.Logger
+	// upstream returns what the calls of a client are made by.
+	upstream func(clientAuthInfo) grpc.ClientConnInterface
+	// ready is whether those can reach anybody. It is called concurrently.
+	ready func() bool
+}
+
+// clients serves those that speak JSON-RPC, over websockets and standard
+// streams.
+type clients struct {
+	clientsConfig
+	gateway  *gateway.Gateway
+	handler  *gateway.Handler
+	server   *http.Server
+	refusing atomic.Bool
+
+	mu       sync.Mutex
+	live     map[*client]struct{} // guarded by mu
+	stopping bool                 // guarded by mu
+	left     chan struct{}        // closed when it is stopping and none is live
+	hasLeft  func()               // closes left, once
+}
+
+// client is one connection.
+type client struct {
+	cancel   context.CancelCauseFunc
+	attached int // guarded by clients.mu; feeds that have not ended
+}
+
+// newClients returns clients of nobody yet. It has nothing to be closed until it
+// serves.
+func newClients(config clientsConfig) (*clients, error) {
+	cfg := config.cfg
+	translator, err := gateway.New(gateway.Config{
+		Requests: int(cfg.Requests), ControlRequests: int(cfg.ControlRequests),
+		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Logger: config.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &clients{clientsConfig: config, gateway: translator, live: make(map[*client]struct{}), left: make(chan struct{})}
+	c.hasLeft = sync.OnceFunc(func() { close(c.left) })
+	c.handler = gateway.NewHandler(gateway.HTTPConfig{
+		Websocket: wsconn.Options{
+			FrameBytes: int64(cfg.Frame), MessageBytes: int64(cfg.Request), PingInterval: time.Duration(cfg.PingInterval),
+			DeadAfter: time.Duration(cfg.KeepaliveInterval + cfg.KeepaliveTimeout), Label: "exec-server websocket",
+		},
+		Origins:      cfg.Origins,
+		Authenticate: c.authenticate,
+		Ready:        func() bool { return !c.refusing.Load() && c.ready() },
+		Serve:        c.serveWebsocket,
+	})
+	c.server = gateway.NewHTTPServer(c.handler, c.logger)
+	c.server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, arrivalKey{}, &arrival{conn: conn})
+	}
+	return c, nil
+}
+
+// arrivalKey is of the connection that a request came on, and of who was let in
+// on it.
+type arrivalKey struct{}
+
+type arrival struct {
+	conn net.Conn
+	info clientAuthInfo // once somebody was let in
+}
+
+// authenticate says who asks for a websocket.
+func (c *clients) authenticate(r *http.Request) (auth.Caller, *gateway.Refusal) {
+	a := r.Context().Value(arrivalKey{}).(*arrival)
+	caller, info, err := c.doorkeeper.upgrade(r, a.conn)
+	if err != nil {
+		c.logger.Info("a websocket was refused", "peer", r.RemoteAddr, "error", err.Error())
+		return auth.Caller{}, gateway.RefusalOf(err, c.cfg.WebsocketAuth == string(auth.WebsocketSignedToken))
+	}
+	c.logger.Debug("a websocket was opened", "peer", r.RemoteAddr, "principal", caller.Principal.Name, "via", caller.Via.Name)
+	a.info = info
+	return caller, nil
+}
+
+// keepAliveQuestions is how often the kernel asks within keepalive_timeout.
+const keepAliveQuestions = 3
+
+// serve serves a listener until stop, and then returns nil.
+func (c *clients) serve(l net.Listener) error {
+	tuned := wsconn.Tune(l, wsconn.Tuning{
+		KeepAliveIdle:     time.Duration(c.cfg.KeepaliveInterval),
+		KeepAliveInterval: max(time.Duration(c.cfg.KeepaliveTimeout)/keepAliveQuestions, time.Second),
+		KeepAliveCount:    keepAliveQuestions,
+	})
+	if err := c.server.Serve(tuned); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (c *clients) serveWebsocket(ctx context.Context, _ auth.Caller, conn *wsconn.Conn) {
+	c.serveTransport(ctx, ctx.Value(arrivalKey{}).(*arrival).info, conn)
+}
+
+// serveStdio serves the standard streams, if that is a door. The channel that it
+// returns is closed when their client has left and nobody else can come; serving
+// waits for it.
+func (o *doors) serveStdio(c *clients, serving *sync.WaitGroup) (left <-chan struct{}) {
+	if o.stdio == nil {
+		return nil
+	}
+	gone := make(chan struct{})
+	serving.Go(func() {
+		defer close(gone)
+		c.serveTransport(context.Background(), o.stdio.info, o.stdio.transport)
+	})
+	if !o.onlyStdio() {
+		return nil
+	}
+	return gone
+}
+
+// serveTransport serves a client until its connection has ended.
+func (c *clients) serveTransport(ctx context.Context, info clientAuthInfo, transport jsonrpc.Transport) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	one := &client{cancel: cancel}
+	c.enter(one)
+	defer c.leave(one)
+	// What ended it is in the gateway's log.
+	_ = c.gateway.Serve(ctx, &tracked{ClientConnInterface: c.upstream(info), clients: c, client: one}, transport)
+}
+
+func (c *clients) enter(one *client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.live[one] = struct{}{}
+	c.dismiss(one)
+}
+
+func (c *clients) leave(one *client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.live, one)
+	if c.stopping && len(c.live) == 0 {
+		c.hasLeft()
+	}
+}
+
+// change says that a feed of a client has begun, or ended.
+func (c *clients) change(one *client, feeds int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one.attached += feeds
+	c.dismiss(one)
+}
+
+// dismiss ends the connection of a client that has nothing more to be told, when
+// all are to end. mu is held.
+func (c *clients) dismiss(one *client) {
+	if c.stopping && one.attached == 0 {
+		one.cancel(errStopping)
+	}
+}

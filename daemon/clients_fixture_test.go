@@ -1,0 +1,260 @@
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// opened is a daemon that serves.
+type opened struct {
+	t      *testing.T
+	ctx    context.Context // ends when the test hangs
+	daemon *daemon.Daemon
+	urls   []string
+	log    *buffer
+
+	stop, stopNow context.CancelCauseFunc
+	served        chan struct{} // closed when Serve has returned
+	err           error         // what it returned
+}
+
+// open serves with the default configuration, changed, until the test ends.
+func open(t *testing.T, change func(*config.Config)) *opened {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Listen = []string{"ws://127.0.0.1:0"}
+	change(&cfg)
+	o := &opened{t: t, log: &buffer{}, served: make(chan struct{})}
+	listening := make(chan string, len(cfg.Listen))
+	var err error
+	o.daemon, err = daemon.New(cfg, daemon.Options{
+		OnListen: func(url string) { listening <- url },
+		Logger:   slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errors.New("the test hangs"))
+	o.ctx = ctx
+	stopped, stop := context.WithCancelCause(context.Background())
+	now, stopNow := context.WithCancelCause(context.Background())
+	o.stop, o.stopNow = stop, stopNow
+	go func() {
+		defer close(o.served)
+		o.err = o.daemon.Serve(stopped, now)
+	}()
+	for range cfg.Listen {
+		select {
+		case url := <-listening:
+			o.urls = append(o.urls, url)
+		case <-o.served:
+			t.Fatalf("Serve = %v", o.err)
+		}
+	}
+	t.Cleanup(func() {
+		stop(errOver)
+		stopNow(errOver)
+		<-o.served
+		if o.err != nil {
+			t.Errorf("Serve = %v", o.err)
+		}
+		cancel()
+	})
+	return o
+}
+
+var errOver = errors.New("the test is over")
+
+// bearing is a header with a token.
+func bearing(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+
+// rpc is a client of JSON-RPC that does one thing after the other.
+type rpc struct {
+	t       *testing.T
+	conn    *wsconn.Conn
+	lastID  int
+	session string
+	told    []string // notifications that came while it waited for answers
+}
+
+// dial asks the first listener for a websocket.
+func (o *opened) dial(options wsconn.DialOptions) (*rpc, error) {
+	o.t.Helper()
+	conn, err := wsconn.Dial(o.ctx, o.urls[0], options)
+	if err != nil {
+		return nil, err
+	}
+	o.t.Cleanup(func() { _ = conn.Close(wsconn.CodeNormal, "") })
+	return &rpc{t: o.t, conn: conn}, nil
+}
+
+// meet is dial that has to succeed, and the handshake.
+func (o *opened) meet(header http.Header) *rpc {
+	o.t.Helper()
+	c, err := o.dial(wsconn.DialOptions{Header: header})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return c.greet()
+}
+
+func (c *rpc) greet() *rpc {
+	c.t.Helper()
+	answer := c.ask("initialize", map[string]any{"clientName": "test"})
+	result, _ := answer["result"].(map[string]any)
+	if c.session, _ = result["sessionId"].(string); c.session == "" {
+		c.t.Fatalf("initialize = %v", answer)
+	}
+	c.say(map[string]any{"method": "initialized"})
+	return c
+}
+
+func (c *rpc) say(message map[string]any) {
+	c.t.Helper()
+	text, err := json.Marshal(message)
+	if err == nil {
+		err = c.conn.Send(text)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ask returns the answer to a request.
+func (c *rpc) ask(method string, params map[string]any) map[string]any {
+	c.t.Helper()
+	c.lastID++
+	c.say(map[string]any{"id": c.lastID, "method": method, "params": params})
+	for {
+		message, text := c.next()
+		if id, ok := message["id"]; ok && id == float64(c.lastID) {
+			return message
+		}
+		c.told = append(c.told, text)
+	}
+}
+
+// next returns the next message.
+func (c *rpc) next() (message map[string]any, text string) {
+	c.t.Helper()
+	data, err := c.conn.Receive()
+	if err != nil {
+		c.t.Fatalf("instead of a message came %v", err)
+	}
+	if err := json.Unmarshal(data, &message); err != nil {
+		c.t.Fatalf("%s: %v", data, err)
+	}
+	return message, string(data)
+}
+
+// start starts a shell command.
+func (c *rpc) start(id, script string) map[string]any {
+	c.t.Helper()
+	return c.ask("process/start", map[string]any{
+		"processId": id, "argv": []string{"/bin/sh", "-c", script}, "cwd": "/", "env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": false,
+	})
+}
+
+// expectTold waits for a notification that has all of these.
+func (c *rpc) expectTold(pieces ...string) {
+	c.t.Helper()
+	has := func(text string) bool {
+		return !slices.ContainsFunc(pieces, func(piece string) bool { return !strings.Contains(text, piece) })
+	}
+	for !slices.ContainsFunc(c.told, has) {
+		_, text := c.next()
+		c.told = append(c.told, text)
+	}
+}
+
+// expectClosed wants the server to close the websocket with this code.
+func (c *rpc) expectClosed(code int) {
+	c.t.Helper()
+	for {
+		data, err := c.conn.Receive()
+		var closed *wsconn.ClosedError
+		if err == nil {
+			c.told = append(c.told, string(data))
+			continue
+		}
+		if code == wsconn.CodeNormal && errors.Is(err, io.EOF) || errors.As(err, &closed) && closed.Code == code {
+			return
+		}
+		c.t.Errorf("the websocket ended with %v, want code %d", err, code)
+		return
+	}
+}
+
+// refused wants an answer that makes no websocket.
+func (o *opened) refused(options wsconn.DialOptions, status int, text string) {
+	o.t.Helper()
+	_, err := o.dial(options)
+	var refusal *wsconn.RefusedError
+	if !errors.As(err, &refusal) || refusal.Status != status || refusal.Text != text {
+		o.t.Errorf("%v: got %v (%+v), want %d %q", options.Header, err, refusal, status, text)
+	}
+}
+
+// get asks for a page of the first listener.
+func (o *opened) get(path string, header http.Header) int {
+	o.t.Helper()
+	request, err := http.NewRequestWithContext(o.ctx, http.MethodGet, "http"+strings.TrimPrefix(o.urls[0], "ws")+path, nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if header != nil {
+		request.Header = header
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// grpc connects to the listener with this number.
+func (o *opened) grpc(door int) *grpc.ClientConn {
+	o.t.Helper()
+	_, address, _ := strings.Cut(o.urls[door], "://")
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// logged waits until the log says it.
+func (o *opened) logged(text string) {
+	o.t.Helper()
+	for !strings.Contains(o.log.String(), text) {
+		if o.ctx.Err() != nil {
+			o.t.Fatalf("the log does not say %q: %s", text, o.log)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// errorOf is the code and the message of an answer that is an error.
+func errorOf(answer map[string]any) string {
+	problem, _ := answer["error"].(map[string]any)
+	return fmt.Sprint(problem["code"], " ", problem["message"])
+}

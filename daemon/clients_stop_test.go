@@ -1,0 +1,85 @@
+package daemon_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// A server that was told to stop lets processes finish and tells their owners; it
+// wants nobody new, and says so.
+func TestDrainingWithAClientOfJSONRPC(t *testing.T) {
+	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace = config.Duration(hang) })
+	c, idle, strange := o.meet(nil), o.meet(nil), o.meet(nil)
+	reading := c.ask("process/start", map[string]any{
+		"processId": "q", "argv": []string{"/bin/sh", "-c", "read line; echo $line; exit 3"}, "cwd": "/", "env": map[string]string{},
+		"tty": false, "pipeStdin": true,
+	})
+	if reading["result"] == nil {
+		t.Fatalf("process/start = %v", reading)
+	}
+	o.stop(errOver)
+	for o.get("/readyz", nil) != http.StatusServiceUnavailable {
+		if o.ctx.Err() != nil {
+			t.Fatal("/readyz does not tell that the server stops")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := o.get("/healthz", nil); got != http.StatusOK {
+		t.Errorf("/healthz = %d", got)
+	}
+	if _, err := o.dial(wsconn.DialOptions{}); err == nil {
+		t.Error("somebody new is let in")
+	}
+	if answer := strange.start("late", "exit 0"); answer["error"] == nil {
+		t.Errorf("a process was started: %v", answer)
+	}
+	c.ask("process/write", map[string]any{"processId": "q", "chunk": "bGFzdCB3b3Jkcwo=", "writeId": "1"})
+	c.expectClosed(wsconn.CodeGoingAway)
+	c.expectTold("process/output", `"q"`, `"bGFzdCB3b3Jkcwo="`)
+	c.expectTold("process/exited", `"q"`, `"exitCode":3`)
+	c.expectTold("process/closed", `"q"`)
+	idle.expectClosed(wsconn.CodeGoingAway)
+	strange.expectClosed(wsconn.CodeGoingAway)
+	<-o.served
+}
+
+// What still runs after the grace is ended, and its owner is told before the
+// websocket is closed.
+func TestTheShutdownGraceOfAClientOfJSONRPC(t *testing.T) {
+	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace = config.Duration(50 * time.Millisecond) })
+	c := o.meet(nil)
+	silent, err := o.dial(wsconn.DialOptions{}) // has no session
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.start("p", "trap '' TERM; echo ready; while :; do sleep 1000; done")
+	c.expectTold("process/output", `"cmVhZHkK"`)
+	o.stop(errOver)
+	c.expectClosed(wsconn.CodeGoingAway)
+	c.expectTold("process/exited", `"exitCode":137`)
+	c.expectTold("process/closed")
+	silent.expectClosed(wsconn.CodeGoingAway)
+	<-o.served
+}
+
+// A client that does not read does not hold the end of the server up for good.
+func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace = 0 })
+	c := o.meet(nil)
+	c.start("p", "yes")
+	c.expectTold("process/output")
+	o.stop(errOver)
+	select {
+	case <-o.served:
+	case <-o.ctx.Done():
+		t.Fatal("the server does not stop")
+	}
+	if o.err != nil && !errors.Is(o.err, errOver) {
+		t.Errorf("Serve = %v", o.err)
+	}
+}

@@ -1,0 +1,258 @@
+package daemon_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/execwire/execwire/daemon"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testcert"
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+const websocketToken = "websocket-token-0123456789-0123456789"
+
+// sessionsOf lists the sessions that a caller of gRPC sees.
+func sessionsOf(t *testing.T, ctx context.Context, conn grpc.ClientConnInterface) string {
+	t.Helper()
+	list, err := execwirev1.NewSessionServiceClient(conn).ListSessions(ctx, &execwirev1.ListSessionsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range list.GetSessions() {
+		names = append(names, s.GetSessionId()+" of "+s.GetPrincipal())
+	}
+	return strings.Join(names, ", ")
+}
+
+// Without a table whoever is on this host is one principal, whatever it speaks;
+// what a client shows for the sake of another server does not matter.
+func TestAClientOfJSONRPCOnLoopback(t *testing.T) {
+	o := open(t, func(cfg *config.Config) { cfg.Listen = append(cfg.Listen, "grpc://127.0.0.1:0") })
+	c := o.meet(bearing("whatever"))
+	c.start("p", "echo hello; exec sleep 1000")
+	c.expectTold("process/output", `"aGVsbG8K"`)
+	if got := sessionsOf(t, o.ctx, o.grpc(1)); got != c.session+" of loopback" {
+		t.Errorf("there are %q, want %s of loopback", got, c.session)
+	}
+	for path, status := range map[string]int{"/readyz": 200, "/healthz": 200, "/": 400, "/other": 404} {
+		if got := o.get(path, nil); got != status {
+			t.Errorf("GET %s = %d, want %d", path, got, status)
+		}
+	}
+}
+
+func TestWebPagesAreRefused(t *testing.T) {
+	o := open(t, func(cfg *config.Config) { cfg.Origins = []string{"https://app.example.org"} })
+	for _, origin := range []string{"https://evil.example", "null", "", "https://app.example.org.evil.example"} {
+		header := http.Header{"Origin": {origin}}
+		o.refused(wsconn.DialOptions{Header: header}, http.StatusForbidden, "")
+		if got := o.get("/readyz", header); got != http.StatusForbidden {
+			t.Errorf("from %q /readyz = %d", origin, got)
+		}
+	}
+	o.meet(http.Header{"Origin": {"https://app.example.org"}})
+}
+
+func TestATokenForWebsockets(t *testing.T) {
+	o := open(t, func(cfg *config.Config) {
+		cfg.Listen = append(cfg.Listen, "grpc://127.0.0.1:0")
+		cfg.WebsocketAuth, cfg.FailedAttempts = "capability-token", 5
+		cfg.FailedAttemptInterval = config.Duration(time.Hour)
+		cfg.WebsocketToken = testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte(websocketToken+"\n"))
+	})
+	o.refused(wsconn.DialOptions{}, 401, "missing websocket bearer token")
+	o.refused(wsconn.DialOptions{Header: bearing("x")}, 401, "invalid websocket bearer token")
+	o.refused(wsconn.DialOptions{Header: http.Header{"Authorization": {"Basic " + websocketToken}}}, 401, "invalid authorization header")
+	o.refused(wsconn.DialOptions{Header: http.Header{"Authorization": {"Bearer " + websocketToken}, "Origin": {"x"}}}, 403, "")
+	c := o.meet(http.Header{"Authorization": {"bearer  " + websocketToken}})
+	if got := o.get("/readyz", nil); got != 200 {
+		t.Errorf("without a token /readyz = %d", got)
+	}
+	// The token is good for calls, too, and who has none sees nothing.
+	plain := o.grpc(1)
+	showing := metadata.AppendToOutgoingContext(o.ctx, "authorization", "Bearer "+websocketToken)
+	if mine, others := sessionsOf(t, showing, plain), sessionsOf(t, o.ctx, plain); mine != c.session+" of ws" || others != "" {
+		t.Errorf("with the token there are %q, without %q", mine, others)
+	}
+	for range 3 {
+		o.refused(wsconn.DialOptions{Header: bearing("x")}, 401, "invalid websocket bearer token")
+	}
+	for _, token := range []string{"x", websocketToken} {
+		_, err := o.dial(wsconn.DialOptions{Header: bearing(token)})
+		if err == nil || !strings.Contains(err.Error(), "429") {
+			t.Errorf("after too many attempts: %v", err)
+		}
+	}
+	if log := o.log.String(); strings.Contains(log, websocketToken) || !strings.Contains(log, "it is not that of clients of websockets") {
+		t.Errorf("the log has the token, or does not say what was wrong: %s", log)
+	}
+}
+
+// A table and a token: who is known to either is let in, and what may be done is
+// looked up for every call.
+func TestATableForWebsockets(t *testing.T) {
+	dir := t.TempDir()
+	l := &locked{t: t, dir: dir}
+	o := open(t, func(cfg *config.Config) {
+		cfg.WebsocketAuth = "capability-token"
+		cfg.WebsocketToken = testcert.WriteFile(t, filepath.Join(dir, "ws"), []byte(websocketToken))
+		cfg.Principals = l.writeTable(l.principal("ci", `"all"`) + l.principal("viewer", `"session", "view", "environment"`) +
+			l.principal("front", `"all"`, `on_behalf_of = ["user:*"]`))
+	})
+	o.refused(wsconn.DialOptions{}, 401, "missing websocket bearer token")
+	o.refused(wsconn.DialOptions{Header: bearing("x")}, 401, "invalid websocket bearer token")
+	behalf := bearing(tokenOf("front"))
+	behalf.Set("Execwire-On-Behalf-Of", "user:ann")
+	behalf["Execwire-On-Behalf-Of"] = []string{"user:ann", "user:bob"}
+	o.refused(wsconn.DialOptions{Header: behalf}, 401, "invalid websocket bearer token")
+	behalf["Execwire-On-Behalf-Of"] = []string{"user:ann"}
+
+	o.meet(bearing(websocketToken))
+	o.meet(behalf)
+	ci, viewer := o.meet(bearing(tokenOf("ci"))), o.meet(bearing(tokenOf("viewer")))
+	for _, who := range []string{"principal=ws", "principal=front/user:ann via=front", "principal=ci", "principal=viewer"} {
+		o.logged(who)
+	}
+	if answer := ci.start("a", "exit 0"); answer["result"] == nil {
+		t.Errorf("who may start: %v", answer)
+	}
+	if answer := viewer.start("a", "exit 0"); !strings.Contains(errorOf(answer), "does not give it the permission") {
+		t.Errorf("who may not start: %v", answer)
+	}
+	l.writeTable(l.principal("viewer", `"all"`))
+	for deadline := time.Now().Add(hang); viewer.start("b", "exit 0")["error"] != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what the table allows by now is refused")
+		}
+	}
+	if answer := ci.start("b", "exit 0"); answer["error"] == nil {
+		t.Errorf("who is in the table no more: %v", answer)
+	}
+}
+
+func TestWebsocketsWithTLS(t *testing.T) {
+	dir := t.TempDir()
+	l := &locked{t: t, dir: dir, ca: testcert.NewAuthority(t), clients: testcert.NewAuthority(t)}
+	o := open(t, func(cfg *config.Config) {
+		cfg.Listen = []string{"wss://0.0.0.0:0"}
+		cfg.TLSCertificate, cfg.TLSKey = l.ca.Issue("server").Write(t, dir, "server")
+		cfg.TLSClientCA = testcert.WriteFile(t, filepath.Join(dir, "clients.pem"), l.clients.PEM)
+		cfg.Principals = l.writeTable(l.principal("ci", `"all"`, `certificates = ["cn:ci"]`))
+	})
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(o.urls[0], "wss://"))
+	o.urls[0] = "wss://127.0.0.1:" + port
+	trusting := func(pairs ...testcert.Pair) *tls.Config {
+		config := &tls.Config{RootCAs: l.ca.Pool()}
+		for _, pair := range pairs {
+			config.Certificates = append(config.Certificates, pair.TLS(t))
+		}
+		return config
+	}
+	o.refused(wsconn.DialOptions{TLS: trusting()}, 401, "missing websocket bearer token")
+	o.refused(wsconn.DialOptions{TLS: trusting(l.clients.Issue("other"))}, 401, "invalid websocket bearer token")
+	for name, options := range map[string]wsconn.DialOptions{
+		"token":       {TLS: trusting(), Header: bearing(tokenOf("ci"))},
+		"certificate": {TLS: trusting(l.clients.Issue("ci"))},
+	} {
+		c, err := o.dial(options)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if answer := c.greet().start("p", "exit 0"); answer["result"] == nil {
+			t.Errorf("%s: %v", name, answer)
+		}
+	}
+	if _, err := o.dial(wsconn.DialOptions{TLS: &tls.Config{RootCAs: l.clients.Pool()}}); err == nil {
+		t.Error("a server of another authority is trusted")
+	}
+	o.logged("a TLS handshake failed")
+}
+
+// Nothing that can be reached from other hosts is opened while nobody has to show
+// anything; with a token it is, and the log warns.
+func TestNothingBeyondLoopbackWithoutAuthentication(t *testing.T) {
+	for _, url := range []string{"ws://0.0.0.0:0", "ws://[::]:0"} {
+		err := serveOnce(t, func(cfg *config.Config) { cfg.Listen = []string{"grpc://127.0.0.1:0", url} })
+		if err == nil || !strings.Contains(err.Error(), "--ws-auth") {
+			t.Errorf("Serve with %s = %v", url, err)
+		}
+	}
+	o := open(t, func(cfg *config.Config) {
+		cfg.Listen = []string{"ws://0.0.0.0:0"}
+		cfg.WebsocketAuth = "capability-token"
+		cfg.WebsocketToken = testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte(websocketToken))
+	})
+	o.logged("use wss://")
+	o.refused(wsconn.DialOptions{}, 401, "missing websocket bearer token")
+	o.meet(bearing(websocketToken))
+}
+
+func TestSecretsThatCannotBeUsed(t *testing.T) {
+	cfg := config.Default()
+	cfg.WebsocketAuth, cfg.WebsocketToken = "capability-token", "/nonexistent"
+	if _, err := daemon.New(cfg, daemon.Options{}); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
+		t.Errorf("New = %v", err)
+	}
+}
+
+// One too many is closed at once; where somebody has to be let in it takes the
+// place of whoever was not.
+func TestConnectionsOfAWebsocketDoorAreBounded(t *testing.T) {
+	o := open(t, func(cfg *config.Config) { cfg.Connections = 2 })
+	first := o.meet(nil)
+	o.meet(nil)
+	if _, err := o.dial(wsconn.DialOptions{}); err == nil {
+		t.Error("a third was let in")
+	}
+	o.logged("as many connections as it may have")
+	_ = first.conn.Close(wsconn.CodeNormal, "")
+	for deadline := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := o.dial(wsconn.DialOptions{}); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the place that was left is not free: %v", err)
+		}
+	}
+
+	locked := open(t, func(cfg *config.Config) {
+		cfg.Connections, cfg.WebsocketAuth = 2, "capability-token"
+		cfg.WebsocketToken = testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte(websocketToken))
+	})
+	friend := locked.meet(bearing(websocketToken))
+	address := strings.TrimPrefix(locked.urls[0], "ws://")
+	for range 5 {
+		stranger, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = stranger.Close() }()
+	}
+	locked.meet(bearing(websocketToken))
+	if answer := friend.start("p", "exit 0"); answer["result"] == nil {
+		t.Errorf("who was let in: %v", answer)
+	}
+}
+
+// Whoever is at the standard streams has to be listed, too.
+func TestTheTableHasToListWhoStartsAServerWithStdio(t *testing.T) {
+	err := serveOnce(t, func(cfg *config.Config) {
+		cfg.Principals = (&locked{t: t, dir: t.TempDir()}).writeTable("[[principal]]\nname = \"x\"\nloopback = true\nallow = [\"all\"]\n")
+		cfg.Listen = []string{"stdio"}
+	})
+	if err == nil || !strings.Contains(err.Error(), "unix_users") {
+		t.Errorf("Serve = %v", err)
+	}
+}
