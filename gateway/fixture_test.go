@@ -364,9 +364,9 @@ func (cl *client) output(id string, first uint64) (text string, exitCode int) {
 }
 
 // startParamsOf are the parameters of a start of a shell command.
-func startOf(id, script string) map[string]any {
-	return map[string]any{"processId": id, "argv": []string{"/bin/sh", "-c", script}, "cwd": "/",
-		"env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": false}
+func startOf(id, script string, members ...any) map[string]any {
+	return with(map[string]any{"processId": id, "argv": []string{"/bin/sh", "-c", script}, "cwd": "/",
+		"env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": false}, members...)
 }
 
 // with sets members of parameters.

@@ -1,0 +1,252 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// checkOrder checks that every answer precedes the notifications that it causes:
+// that of a start all of its process, and that seqs follow each other.
+func checkOrder(t *testing.T, frames []frame, starts map[string]string) {
+	t.Helper()
+	answered, seqs := map[string]bool{}, map[string]uint64{}
+	for i, f := range frames {
+		if f.Method == "" {
+			answered[string(f.ID)] = true
+			continue
+		}
+		id := f.Params.ProcessID
+		if !answered[starts[id]] {
+			t.Fatalf("frame %d, %s, precedes the answer to the start", i, f.raw)
+		}
+		if f.Params.Seq != seqs[id]+1 {
+			t.Fatalf("frame %d, %s, follows seq %d", i, f.raw, seqs[id])
+		}
+		seqs[id]++
+	}
+}
+
+// TestAnswersPrecedeWhatTheyCause has a thousand processes begin and end on one
+// connection, many at a time.
+func TestAnswersPrecedeWhatTheyCause(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
+	const runs, atOnce = 1000, 16
+	cl, _ := newCore(t).attach("")
+	starts := map[string]string{}
+	for i := range runs {
+		if i >= atOnce {
+			cl.event(fmt.Sprint("p", i-atOnce), "process/closed")
+		}
+		id := fmt.Sprint("p", i)
+		starts[id] = cl.ask("process/start", startOf(id, "echo a; echo b >&2; exit 3"))
+	}
+	for id := range starts {
+		if text, code := cl.output(id, 1); len(text) != 4 || code != 3 {
+			t.Fatalf("%s said %q and exited with %d", id, text, code)
+		}
+	}
+	checkOrder(t, cl.all(), starts)
+}
+
+// TestWritesAndEndsAreAnsweredFirst looks at what an echo and a kill cause.
+func TestWritesAndEndsAreAnsweredFirst(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	for i := range 50 {
+		id := fmt.Sprint("p", i)
+		start := cl.ask("process/start", startOf(id, "exec cat", "pipeStdin", true))
+		write := cl.ask("process/write", writeOf(id, "x"))
+		cl.event(id, "process/output")
+		end := cl.ask("process/terminate", map[string]any{"processId": id})
+		cl.event(id, "process/closed")
+		checkOrder(t, cl.all(), map[string]string{id: start})
+		place := map[string]int{}
+		for n, f := range cl.all() {
+			if f.Params.ProcessID == id {
+				place[f.Method] = n
+			} else if f.Method == "" {
+				place[string(f.ID)] = n
+			}
+		}
+		if place[write] > place["process/output"] || place[end] > place["process/exited"] {
+			t.Fatalf("an effect precedes its answer: %s", summary(cl.all()))
+		}
+		cl.mu.Lock()
+		cl.frames = nil
+		cl.mu.Unlock()
+	}
+}
+
+// TestPipelinedRequestsSeeWhatCameBefore sends everything at once.
+func TestPipelinedRequestsSeeWhatCameBefore(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	for i := range 20 {
+		id := fmt.Sprint("p", i)
+		start := cl.ask("process/start", startOf(id, "cat; exit 5", "pipeStdin", true))
+		var writes []string
+		for n := range 20 {
+			writes = append(writes, cl.ask("process/write", writeOf(id, fmt.Sprintf("%02d ", n))))
+		}
+		read := cl.ask("process/read", map[string]any{"processId": id})
+		again := cl.ask("process/start", startOf(id, "true"))
+		for _, ask := range append(writes, start, read) {
+			if f := cl.reply(ask); f.Error != nil {
+				t.Fatalf("%s", f.raw)
+			}
+		}
+		if f := cl.reply(again); f.Error == nil || f.Error.Code != -32600 {
+			t.Fatalf("a second start is answered with %s", f.raw)
+		}
+		want := ""
+		for n := range 20 {
+			want += fmt.Sprintf("%02d ", n)
+		}
+		cl.wait("the echo", func(frame) bool { return len(saidIn(cl.frames, id)) >= len(want) })
+		if got := saidIn(cl.all(), id); got != want {
+			t.Fatalf("the writes came as %q", got)
+		}
+	}
+	// A start that fails lets those that wait for it go on.
+	start := cl.ask("process/start", startOf("none", "true", "argv", []string{"/no/such"}))
+	write := cl.ask("process/write", writeOf("none", "x"))
+	end := cl.ask("process/terminate", map[string]any{"processId": "none"})
+	if f := cl.reply(start); f.Error == nil {
+		t.Errorf("%s", f.raw)
+	}
+	if f := cl.reply(write); !strings.Contains(string(f.Result), "unknownProcess") {
+		t.Errorf("%s", f.raw)
+	}
+	if f := cl.reply(end); !strings.Contains(string(f.Result), "false") {
+		t.Errorf("%s", f.raw)
+	}
+}
+
+// TestNothingWaitsForSomethingElse has a long poll, a stuck write and a request
+// that waits for it on one connection.
+func TestNothingWaitsForSomethingElse(t *testing.T) {
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 4096 }).attach("")
+	cl.start("deaf", "echo ready; exec sleep 1000", "pipeStdin", true)
+	cl.start("other", "exec cat", "pipeStdin", true)
+	poll := cl.ask("process/read", map[string]any{"processId": "other", "waitMs": 3_600_000})
+	var stuck []string
+	for range 100 {
+		stuck = append(stuck, cl.ask("process/write", writeOf("deaf", strings.Repeat("x", 4096))))
+	}
+	cl.must("environment/status", nil)
+	cl.must("process/write", writeOf("other", "heard"))
+	cl.event("other", "process/output")
+	if f := cl.reply(poll); f.Error != nil || !strings.Contains(string(f.Result), `"nextSeq":2`) {
+		t.Errorf("the poll is answered with %s", f.raw)
+	}
+	if got := cl.readOutput("deaf"); got.text() != "ready\n" {
+		t.Errorf("%+v", got)
+	}
+	cl.must("process/terminate", map[string]any{"processId": "deaf"})
+	cl.event("deaf", "process/closed")
+	for _, ask := range stuck {
+		cl.reply(ask)
+	}
+}
+
+// TestAStuckWriteHoldsOutputBackOnlyBriefly has a process that speaks and does
+// not read.
+func TestAStuckWriteHoldsOutputBackOnlyBriefly(t *testing.T) {
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 4096 }).attach("")
+	cl.start("p", "while :; do echo tick; sleep 0.01; done", "pipeStdin", true)
+	for range 30 {
+		cl.ask("process/write", writeOf("p", strings.Repeat("x", 4096)))
+	}
+	cl.wait("ten ticks", func(frame) bool { return strings.Count(saidIn(cl.frames, "p"), "tick") >= 10 })
+	at := len(cl.all())
+	cl.wait("more of them", func(frame) bool {
+		return len(cl.frames) > at && strings.Count(saidIn(cl.frames[at:], "p"), "tick") >= 10
+	})
+	cl.must("process/terminate", map[string]any{"processId": "p"})
+}
+
+func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
+	cl, _ := newCore(t).attach("", func(_ *pipe, c *Config) { c.Requests, c.ControlRequests = 3, 1 })
+	cl.start("p", "exec sleep 1000")
+	var polls []string
+	for range 3 {
+		polls = append(polls, cl.ask("process/read", map[string]any{"processId": "p", "waitMs": 3_600_000}))
+	}
+	refusal := cl.refused("process/read", map[string]any{"processId": "p"}, -32005, "requests_per_connection")
+	if refusal.Data["limit"] != 3.0 {
+		t.Errorf("the data is %v", refusal.Data)
+	}
+	cl.must("process/terminate", map[string]any{"processId": "p"}) // has a permit of its own
+	for _, poll := range polls {
+		if f := cl.reply(poll); f.Error != nil {
+			t.Errorf("%s", f.raw)
+		}
+	}
+	cl.readOutput("p") // and the permits are given back
+}
+
+func TestBytesOfRequestsAreBounded(t *testing.T) {
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 1000 }).attach("", func(_ *pipe, c *Config) { c.Incoming = 300_000 })
+	cl.start("p", "exec sleep 1000", "pipeStdin", true)
+	for range 6 { // some of them wait for room
+		cl.ask("process/write", writeOf("p", strings.Repeat("x", 100_000)))
+	}
+	f, _ := cl.wait("a refusal", func(f frame) bool { return f.Error != nil })
+	if f.Error.Code != -32005 || !strings.Contains(f.Error.Message, "incoming_bytes_per_connection") {
+		t.Errorf("the refusal is %s", f.raw)
+	}
+	cl.must("process/terminate", map[string]any{"processId": "p"})
+}
+
+func TestOverlap(t *testing.T) {
+	for _, test := range []struct {
+		one, other string
+		want       bool
+	}{
+		{"/a", "/a", true}, {"/a", "/a/b", true}, {"/a/b/c", "/a", true}, {"/", "/a", true}, {"/a", "/", true},
+		{"/a", "/b", false}, {"/a", "/ab", false}, {"/a/b", "/a/c", false},
+	} {
+		if got := overlap([]string{"/x", test.one}, []string{test.other}); got != test.want {
+			t.Errorf("%s and %s: %v", test.one, test.other, got)
+		}
+	}
+}
+
+func TestFileCallsComeAfterThoseOnTheSameFiles(t *testing.T) {
+	var order fileOrder
+	enter := func(changes bool, paths ...string) *turn {
+		t := new(turn)
+		order.enter(t, paths, changes)
+		return t
+	}
+	ready := func(t *turn) bool {
+		for _, before := range t.after {
+			select {
+			case <-before:
+			default:
+				return false
+			}
+		}
+		return true
+	}
+	write, read, readAgain, elsewhere := enter(true, "/d/f"), enter(false, "/d/f"), enter(false, "/d"), enter(true, "/e")
+	remove := enter(true, "/d")
+	if !ready(write) || ready(read) || ready(readAgain) || !ready(elsewhere) || ready(remove) {
+		t.Fatal("the first requests do not wait as they should")
+	}
+	write.end()
+	if !ready(read) || !ready(readAgain) || ready(remove) {
+		t.Fatal("after the write the reads should be ready and nothing else")
+	}
+	read.end()
+	readAgain.end()
+	if !ready(remove) {
+		t.Fatal("after the reads the removal should be ready")
+	}
+	remove.end()
+	elsewhere.end()
+	if len(order.inFlight) != 0 {
+		t.Error("something is left")
+	}
+}

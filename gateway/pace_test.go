@@ -1,0 +1,268 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// TestAClientThatDoesNotReadLosesNothing stops reading while a process writes
+// far more than may be kept, and goes on later.
+func TestAClientThatDoesNotReadLosesNothing(t *testing.T) {
+	core := newCore(t)
+	cl, id := core.attach("")
+	other, _ := core.attach("")
+	const bytes = 8 << 20
+	cl.stopReading()
+	ask := cl.ask("process/start", startOf("p", fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", bytes)))
+	held := core.waitHeld(id, "p")
+	other.start("p", "echo good")
+	if text, _ := other.output("p", 1); text != "good\n" {
+		t.Errorf("another client gets %q", text)
+	}
+	if stays := core.waitHeld(id, "p"); stays != held {
+		t.Errorf("a process that is held goes from seq %d to %d", held, stays)
+	}
+	cl.resumeReading()
+	cl.reply(ask)
+	if text, code := cl.output("p", 1); len(text) != bytes || strings.Trim(text, "x") != "" || code != 0 {
+		t.Errorf("%d bytes came of %d, and the exit code is %d", len(text), bytes, code)
+	}
+	for _, f := range cl.all() {
+		if f.Params.Gap != nil {
+			t.Fatalf("there is a gap: %.300s", f.raw)
+		}
+	}
+}
+
+// waitHeld waits until a process that has not ended goes on no more, and returns
+// its last seq.
+func (c *core) waitHeld(sessionID, processID string) uint64 {
+	c.t.Helper()
+	processes := execwirev1.NewProcessServiceClient(c.channel)
+	var last uint64
+	for still := 0; still < 20; time.Sleep(10 * time.Millisecond) {
+		answer, err := processes.GetProcess(c.t.Context(), &execwirev1.GetProcessRequest{SessionId: sessionID, ProcessId: processID})
+		if err != nil {
+			still = 0
+			continue // not started yet
+		}
+		if p := answer.GetProcess(); p.GetLastSeq() != last || last == 0 {
+			last, still = p.GetLastSeq(), 0
+			continue
+		}
+		still++
+	}
+	return last
+}
+
+// TestAnAnswerThatDoesNotComeHoldsOneProcessOnly has one whose events are held back for an
+// answer that does not come.
+func TestAnAnswerThatDoesNotComeHoldsOneProcessOnly(t *testing.T) {
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 1000 }).attach("")
+	cl.start("stuck", "echo ready; exec sleep 1000", "pipeStdin", true)
+	for range 100 {
+		cl.ask("process/write", writeOf("stuck", strings.Repeat("x", 4096)))
+	}
+	for i := range 20 {
+		id := fmt.Sprint(i)
+		cl.start(id, "echo good")
+		if text, _ := cl.output(id, 1); text != "good\n" {
+			t.Errorf("%q", text)
+		}
+	}
+	cl.must("process/terminate", map[string]any{"processId": "stuck"})
+}
+
+// TestAClientThatAsksAndDoesNotReadIsDisconnected shows that what waits for it
+// is bounded, and that its session is left to its grace.
+func TestAClientThatAsksAndDoesNotReadIsDisconnected(t *testing.T) {
+	core := newCore(t)
+	cl, id := core.attach("", func(_ *pipe, c *Config) { c.Outgoing = 100_000 })
+	cl.stopReading()
+	before := memory()
+	for asked := 0; ; asked++ {
+		select {
+		case cl.pipe.in <- []byte(`{"id":1,"method":"no/such"}`):
+		case <-cl.pipe.lost:
+			if asked < 100 {
+				t.Errorf("after only %d requests", asked)
+			}
+			if err := cl.ended(); !errors.Is(err, errNotReading) {
+				t.Errorf("Serve returned %v", err)
+			}
+			if grown := memory() - before; grown > 8<<20 {
+				t.Errorf("it took %d bytes", grown)
+			}
+			core.attach(id)
+			return
+		}
+		if asked > 1_000_000 {
+			t.Fatal("it is never disconnected")
+		}
+	}
+}
+
+func memory() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// TestAClientThatCannotProveDoesNotStall has transports without pings, and one
+// whose client answers none: all output comes.
+func TestAClientThatCannotProveDoesNotStall(t *testing.T) {
+	for name, change := range map[string]func(*pipe, *Config){
+		"standard streams": func(p *pipe, _ *Config) { p.proves = false },
+		"no pongs":         func(p *pipe, _ *Config) { p.deaf = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl, _ := newCore(t).attach("", change)
+			const bytes = 4 << 20
+			cl.start("p", fmt.Sprintf("head -c %d /dev/zero", bytes))
+			if text, code := cl.output("p", 1); len(text) != bytes || code != 0 {
+				t.Errorf("%d bytes came of %d, and the exit code is %d", len(text), bytes, code)
+			}
+		})
+	}
+}
+
+// TestWhatWasProvenIsAcknowledged sees a closed process forgotten by its
+// connection, which happens once the core knows that all was read.
+func TestWhatWasProvenIsAcknowledged(t *testing.T) {
+	core := newCore(t)
+	cl, id := core.attach("")
+	cl.start("p", "seq 1 100000; exit 2")
+	cl.output("p", 1)
+	cl.drop()
+	cl, _ = core.attach(id)
+	a := cl.readOutput("p", "afterSeq", nil)
+	if a.Gap != nil || len(a.Chunks) == 0 || !a.Closed {
+		t.Errorf("what was read is not retained: %d chunks, %+v", len(a.Chunks), a.Gap)
+	}
+}
+
+func TestReadWaitsAndSaysWhatThereIs(t *testing.T) {
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.MaxWait = 10 * time.Millisecond }).attach("")
+	cl.start("p", "echo one; read line; echo two; read line; exit 9", "pipeStdin", true)
+	cl.event("p", "process/output")
+	if a := cl.readOutput("p", "afterSeq", nil, "maxBytes", nil, "waitMs", nil); a.text() != "one\n" || a.NextSeq != 2 || a.Exited || a.ExitCode != nil {
+		t.Errorf("%+v", a)
+	}
+	if a := cl.readOutput("p", "afterSeq", 1, "waitMs", 50); len(a.Chunks) != 0 || a.NextSeq != 2 {
+		t.Errorf("after the wait: %+v", a)
+	}
+	if a := cl.readOutput("p", "afterSeq", 99, "waitMs", 1); len(a.Chunks) != 0 || a.NextSeq != 2 {
+		t.Errorf("beyond the end: %+v", a)
+	}
+	poll := cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 1, "waitMs": uint64(1) << 63})
+	ahead := cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 2, "waitMs": 3_600_000})
+	cl.must("process/write", writeOf("p", "\n"))
+	var a readAnswer
+	if cl.decode(cl.reply(poll).Result, &a); a.text() != "two\n" || a.NextSeq != 3 {
+		t.Errorf("the poll says %+v", a)
+	}
+	last := cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 2, "waitMs": 3_600_000})
+	cl.must("process/write", writeOf("p", "\n"))
+	for name, ask := range map[string]string{"ahead": ahead, "last": last} {
+		var a readAnswer
+		if cl.decode(cl.reply(ask).Result, &a); len(a.Chunks) != 0 || !a.Exited || *a.ExitCode != 9 {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+	cl.event("p", "process/closed")
+	a = cl.readOutput("p", "afterSeq", 99, "waitMs", 3_600_000) // at once
+	if a.NextSeq != 5 || !a.Exited || !a.Closed {
+		t.Errorf("at the end: %+v", a)
+	}
+	cl.refused("process/read", map[string]any{"processId": "nope", "waitMs": 3_600_000}, -32600, "unknown process id nope")
+	cl.refused("process/read", map[string]any{"processId": "p", "afterSeq": -1}, -32602, "")
+	cl.refused("process/read", map[string]any{"processId": "p", "waitMs": 1.5}, -32602, "")
+}
+
+func TestReadIsCutBetweenChunks(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	cl.start("p", "for i in 1 2 3 4 5; do echo chunk$i; read line; done; exec cat", "pipeStdin", true)
+	for i := range 5 {
+		cl.wait("a chunk", func(f frame) bool { return f.Params.Seq == uint64(i+1) })
+		cl.must("process/write", writeOf("p", "\n"))
+	}
+	check := func(state string, closed bool, whole uint64) {
+		t.Helper()
+		for _, test := range []struct{ after, most, chunks uint64 }{
+			{0, 0, 1}, {0, 1, 1}, {0, 7, 1}, {0, 13, 1}, {0, 14, 2}, {0, 15, 2}, {0, 21, 3}, {2, 7, 1}, {3, 14, 2}, {4, 7, 1},
+		} {
+			a := cl.readOutput("p", "afterSeq", test.after, "maxBytes", test.most)
+			next := test.after + test.chunks + 1
+			if next == 6 {
+				next = whole
+			}
+			if uint64(len(a.Chunks)) != test.chunks || a.NextSeq != next || a.Exited != closed || a.Closed != closed {
+				t.Errorf("%s, %+v: %+v", state, test, a)
+			}
+		}
+		if a := cl.readOutput("p", "maxBytes", 1<<40); len(a.Chunks) != 5 || a.NextSeq != whole {
+			t.Errorf("%s: %+v", state, a)
+		}
+	}
+	check("running", false, 6)
+	cl.must("process/terminate", map[string]any{"processId": "p"})
+	cl.event("p", "process/closed")
+	check("closed", true, 8)
+}
+
+// TestReadReturnsAllThatIsRetained has more retained than one answer of the core
+// can have.
+func TestReadReturnsAllThatIsRetained(t *testing.T) {
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.RetainedOutput = 8 << 20 }).attach("")
+	const bytes = 5 << 20
+	cl.start("p", fmt.Sprintf("head -c %d /dev/zero", bytes))
+	cl.output("p", 1)
+	a := cl.readOutput("p")
+	explain(t, 0, a)
+	if len(a.text()) != bytes || !a.Closed {
+		t.Errorf("%d bytes of %d", len(a.text()), bytes)
+	}
+	const part = 2<<20 + 5
+	a = cl.readOutput("p", "maxBytes", part)
+	if n := len(a.text()); n > part || n < part-64<<10 || a.NextSeq != a.Chunks[len(a.Chunks)-1].Seq+1 {
+		t.Errorf("%d bytes of at most %d, nextSeq %d", n, part, a.NextSeq)
+	}
+}
+
+// TestAGapIsToldWhereOutputWasDropped reads what is not retained any more.
+func TestAGapIsToldWhereOutputWasDropped(t *testing.T) {
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.RetainedOutput = 64 << 10 }).attach("")
+	cl.start("p", "head -c 1000000 /dev/zero")
+	cl.output("p", 1)
+	a := cl.readOutput("p")
+	if a.Gap == nil || len(a.Chunks) == 0 || a.Gap.FirstAvailableSeq != a.Chunks[0].Seq || a.Gap.DroppedBytes+uint64(len(a.text())) != 1_000_000 {
+		t.Errorf("%d bytes, gap %+v", len(a.text()), a.Gap)
+	}
+}
+
+func TestNotificationsSayGaps(t *testing.T) {
+	gap := &execwirev1.OutputGap{FirstAvailableSeq: 7, DroppedBytes: 1234}
+	event := &execwirev1.ProcessEvent{Seq: 7, Event: &execwirev1.ProcessEvent_Output{Output: &execwirev1.ProcessOutput{
+		Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDERR, Data: []byte("hi")}}}
+	got := string(appendEvent(nil, []byte(`"p"`), event, gap))
+	want := `{"method":"process/output","params":{"processId":"p","seq":7,"stream":"stderr","chunk":"aGk=","gap":{"firstAvailableSeq":7,"droppedBytes":1234}}}`
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	lost := &execwirev1.ProcessEvent{Seq: 8, Event: &execwirev1.ProcessEvent_Exited{Exited: &execwirev1.ProcessExited{Exit: &execwirev1.ExitRecord{}}}}
+	if got := string(appendEvent(nil, []byte(`"p"`), lost, nil)); !strings.Contains(got, `"exitCode":-1,`) {
+		t.Errorf("a lost process is told as %s", got)
+	}
+	if got := appendEvent(nil, []byte(`"p"`), proto.CloneOf(&execwirev1.ProcessEvent{Seq: 9}), nil); got != nil {
+		t.Errorf("an unknown event is told as %s", got)
+	}
+}

@@ -1,0 +1,223 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// drop breaks the client's connection and waits until nothing is left of it.
+func (cl *client) drop() {
+	cl.t.Helper()
+	cl.pipe.drop()
+	if err := cl.ended(); !errors.Is(err, errLost) {
+		cl.t.Fatalf("Serve returned %v", err)
+	}
+}
+
+// explain puts what was pushed and what was read together, as clients do, and
+// fails unless it is without gap up to the end of the answer.
+func explain(t *testing.T, have uint64, a readAnswer) {
+	t.Helper()
+	next := have + 1
+	for _, c := range a.Chunks {
+		if c.Seq != next {
+			t.Fatalf("chunk %d follows %d", c.Seq, next-1)
+		}
+		next++
+	}
+	ends := uint64(0)
+	if a.Exited && a.NextSeq > next {
+		ends++
+	}
+	if a.Closed && a.NextSeq > next+ends {
+		ends++
+	}
+	if next+ends != a.NextSeq {
+		t.Fatalf("the chunks end at %d, nextSeq is %d, exited %v, closed %v", next-1, a.NextSeq, a.Exited, a.Closed)
+	}
+}
+
+func TestAResumedSessionMissesNothing(t *testing.T) {
+	core := newCore(t)
+	cl, id := core.attach("")
+	cl.start("p", "echo before; read line; echo after $line; read line; echo live $line", "pipeStdin", true)
+	cl.event("p", "process/output")
+	cl.drop()
+
+	// Somebody else goes on with the process meanwhile.
+	other, _ := core.attach("")
+	other.refused("process/read", map[string]any{"processId": "p"}, -32600, "unknown process id p")
+	cl, resumed := core.attach(id)
+	if resumed != id {
+		t.Fatalf("session %s was resumed as %s", id, resumed)
+	}
+	cl.must("process/write", writeOf("p", "one\n"))
+	cl.event("p", "process/output")
+	cl.drop()
+	cl, _ = core.attach(id)
+	a := cl.readOutput("p", "afterSeq", 1, "waitMs", 0)
+	explain(t, 1, a)
+	if a.text() != "after one\n" || a.Exited {
+		t.Errorf("%+v", a)
+	}
+	cl.must("process/write", writeOf("p", "two\n"))
+	if text, code := cl.output("p", 3); text != "live two\n" || code != 0 {
+		t.Errorf("it said %q live and exited with %d", text, code)
+	}
+	cl.drop()
+	cl, _ = core.attach(id)
+	a = cl.readOutput("p", "afterSeq", 2)
+	explain(t, 2, a)
+	if a.text() != "live two\n" || !a.Exited || !a.Closed || a.NextSeq != 6 || *a.ExitCode != 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestResumeOfWhatIsAttachedOrGone(t *testing.T) {
+	core := newCore(t)
+	cl, id := core.attach("")
+	second := core.connect()
+	refusal := second.refused("initialize", map[string]any{"clientName": "x", "resumeSessionId": id}, -32010,
+		"session "+id+" is already attached to another connection")
+	if refusal.Data["reason"] != "SESSION_ATTACHED" {
+		t.Errorf("%+v", refusal)
+	}
+	cl.must("environment/status", nil) // undisturbed
+	cl.drop()
+	if got := second.initialize(id); got != id {
+		t.Errorf("the session is %s", got)
+	}
+}
+
+// TestADeadClientIsTakenOver has a client that neither reads nor answers.
+func TestADeadClientIsTakenOver(t *testing.T) {
+	core := newCore(t)
+	dead, id := core.attach("", func(p *pipe, _ *Config) { p.deaf = true })
+	second, _ := core.attach(id)
+	if err := dead.ended(); err == nil || dead.pipe.code != 1008 || !strings.Contains(dead.pipe.reason, "took the session over") {
+		t.Errorf("Serve returned %v, code %d, reason %q", err, dead.pipe.code, dead.pipe.reason)
+	}
+	second.must("environment/status", nil) // the session was not ended with it
+}
+
+func TestANormalCloseEndsTheSession(t *testing.T) {
+	core := newCore(t)
+	cl, id := core.attach("")
+	cl.start("p", "exec sleep 1000", "pipeStdin", true)
+	asked := cl.ask("process/write", writeOf("p", "x")) // answered still
+	close(cl.pipe.finished)
+	cl.reply(asked)
+	if err := cl.ended(); err != nil {
+		t.Errorf("Serve returned %v", err)
+	}
+	core.connect().refused("initialize", map[string]any{"clientName": "x", "resumeSessionId": id}, -32600, "unknown session id "+id)
+}
+
+func TestTheGraceOfTheConfigurationCounts(t *testing.T) {
+	core := newCore(t)
+	none := time.Duration(0)
+	cl, id := core.attach("", func(_ *pipe, c *Config) { c.Grace = &none })
+	cl.drop()
+	core.connect().refused("initialize", map[string]any{"clientName": "x", "resumeSessionId": id}, -32600, "unknown session id "+id)
+	cl = core.connect(func(_ *pipe, c *Config) { tooLong := 1000 * time.Hour; c.Grace = &tooLong })
+	cl.refused("initialize", map[string]any{"clientName": "x"}, -32602, "maximum")
+}
+
+func TestOnlySoManySessions(t *testing.T) {
+	core := newCore(t, func(s *coreSettings) { s.sessions.SessionsPerPrincipal = 1 })
+	core.attach("")
+	refusal := core.connect().refused("initialize", map[string]any{"clientName": "x"}, -32005, "")
+	if refusal.Data["reason"] != "TOO_MANY_SESSIONS" {
+		t.Errorf("%+v", refusal)
+	}
+}
+
+// TestExactBytesAcrossCuts cuts a connection again and again, anywhere, while a
+// process writes far more than a window, and reads as clients do.
+func TestExactBytesAcrossCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
+	const lines = 400_000
+	core := newCore(t)
+	cl, id := core.attach("")
+	cl.start("p", fmt.Sprintf("seq 1 %d", lines))
+	var said strings.Builder
+	have, closed, cuts := uint64(0), false, 0
+	take := func(seq uint64, chunk []byte) {
+		if seq == have+1 {
+			have++
+			said.Write(chunk)
+		} else if seq > have+1 {
+			t.Fatalf("seq %d comes after %d", seq, have)
+		}
+	}
+	for !closed {
+		enough := 1 + cuts%7
+		cl.wait("something new", func(frame) bool {
+			return len(cl.frames) > 3+enough || closedIn(cl.frames, "p")
+		})
+		cl.pipe.drop()
+		<-cl.served
+		for _, f := range cl.all() {
+			if f.Params.ProcessID == "p" {
+				take(f.Params.Seq, f.Params.Chunk)
+				closed = closed || f.Method == "process/closed"
+			}
+		}
+		if closed {
+			break
+		}
+		cuts++
+		cl, _ = core.attach(id)
+		a := cl.readOutput("p", "afterSeq", have, "waitMs", 0)
+		if a.Gap != nil {
+			t.Fatalf("%+v", *a.Gap)
+		}
+		explain(t, have, a)
+		for _, c := range a.Chunks {
+			take(c.Seq, c.Chunk)
+		}
+		have, closed = a.NextSeq-1, a.Closed
+	}
+	want := strings.Builder{}
+	for i := range lines {
+		fmt.Fprintln(&want, i+1)
+	}
+	if said.String() != want.String() {
+		t.Errorf("%d bytes came of %d", said.Len(), want.Len())
+	}
+	if cuts < 10 {
+		t.Errorf("there were only %d cuts", cuts)
+	}
+}
+
+func closedIn(frames []frame, id string) bool {
+	for _, f := range frames {
+		if f.Method == "process/closed" && f.Params.ProcessID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// TestANewProcessUnderAnOldIDIsPushed starts anew what a resumed session has
+// missed the end of.
+func TestANewProcessUnderAnOldIDIsPushed(t *testing.T) {
+	core := newCore(t, func(s *coreSettings) { s.sessions.ClosedRetention = time.Millisecond })
+	cl, id := core.attach("")
+	cl.start("p", "echo one; echo two; sleep 0.05; echo three")
+	cl.output("p", 1)
+	cl.drop()
+	cl, _ = core.attach(id)
+	for cl.call("process/read", map[string]any{"processId": "p", "afterSeq": 99}).Error == nil {
+		time.Sleep(time.Millisecond)
+	}
+	cl.start("p", "echo new")
+	if text, _ := cl.output("p", 1); text != "new\n" {
+		t.Errorf("it said %q", text)
+	}
+}
