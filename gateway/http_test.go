@@ -374,3 +374,61 @@ func TestHugeHeaderIsRefused(t *testing.T) {
 		t.Errorf("a header within the limit was answered %d", response.StatusCode)
 	}
 }
+
+// A request that never comes is not waited for, and a websocket that says
+// nothing for as long is.
+func TestSlowRequestIsGivenUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
+	s := serveHTTP(t, gateway.HTTPConfig{Serve: func(_ context.Context, _ auth.Caller, c *wsconn.Conn) {
+		message, err := c.Receive()
+		if err == nil {
+			err = c.Send(message)
+		}
+		if err := errors.Join(err, c.Close(wsconn.CodeNormal, "")); err != nil {
+			t.Error(err)
+		}
+	}})
+	quiet, err := wsconn.Dial(t.Context(), "ws://"+s.address, wsconn.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer quiet.Close(0, "")
+	var slow []net.Conn
+	for _, begun := range []string{"", "GET / HT", "GET / HTTP/1.1\r\nHost: x\r\n"} {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, begun); err != nil {
+			t.Fatal(err)
+		}
+		slow = append(slow, conn)
+	}
+	for _, conn := range slow {
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(conn); err != nil || strings.Contains(string(answer), "101") {
+			t.Errorf("half a request: %q, %v", answer, err)
+		}
+	}
+	if err := quiet.Send([]byte("still here")); err != nil {
+		t.Error(err)
+	}
+	if answer, err := quiet.Receive(); string(answer) != "still here" || err != nil {
+		t.Errorf("received %q, %v", answer, err)
+	}
+}
+
+// The server speaks HTTP/1 only: whoever begins with the preface of HTTP/2 is
+// told so, or hung up on.
+func TestNoHTTP2(t *testing.T) {
+	s := serveHTTP(t, gateway.HTTPConfig{})
+	response, _ := s.ask(t, "PRI * HTTP/2.0\n\nSM\n\n")
+	if response.StatusCode < 400 {
+		t.Errorf("answered %s", response.Status)
+	}
+}

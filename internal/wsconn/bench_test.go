@@ -64,7 +64,7 @@ func bare(w http.ResponseWriter, r *http.Request, message []byte, n int) error {
 // BenchmarkSend reports the processor time of the server alone: the client is
 // another process.
 func BenchmarkSend(b *testing.B) {
-	for _, size := range []int{100, 8 << 10, 32 << 10} {
+	for _, size := range []int{100, 8 << 10, 32 << 10, 1 << 20} {
 		for name, send := range map[string]sender{"ours": ours, "bare": bare} {
 			b.Run(strconv.Itoa(size)+"/"+name, func(b *testing.B) { benchmarkSend(b, send, size) })
 		}

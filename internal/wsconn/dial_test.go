@@ -205,7 +205,7 @@ func TestTooLargeOverTLS(t *testing.T) {
 
 func TestCloseOverTLSDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
 	closed := make(chan error, 1)
-	url, config := listenTLS(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond}, func(c *wsconn.Conn) {
+	url, config := listenTLS(t, wsconn.Options{CloseTimeout: 500 * time.Millisecond}, func(c *wsconn.Conn) {
 		closed <- errors.Join(c.Send([]byte("last words")), c.Close(wsconn.CodeGoingAway, ""))
 	})
 	c := dial(t, url, wsconn.DialOptions{TLS: config})

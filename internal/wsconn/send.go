@@ -9,13 +9,13 @@ import (
 // Frames that are sent. Many peers refuse one of more than 16 MiB, and control
 // frames wait for the end of one.
 const (
-	sentFrameBytes = 1 << 20
+	sentFrameBytes = 4 << 20
 	fragmentBytes  = 64 << 10
 )
 
 // Send sends one text message, which it does not keep. It may return before the
 // bytes are on the wire, and blocks while the buffer is full; it is not an error
-// that the peer does not read. A message of more than 1 MiB leaves in several
+// that the peer does not read. A message of more than 4 MiB leaves in several
 // frames.
 func (c *Conn) Send(message []byte) error {
 	opcode := byte(opText)

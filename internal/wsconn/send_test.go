@@ -66,11 +66,11 @@ func (c *rawConn) whole(t *testing.T) (message string, longest int) {
 
 func TestHugeMessagesLeaveInFrames(t *testing.T) {
 	c, server := open(t, wsconn.Options{})
-	message := strings.Repeat("0123456789abcdef", 3<<16) + "."
+	message := strings.Repeat("0123456789abcdef", 5<<16) + "."
 	sent := make(chan error, 1)
 	go func() { sent <- server.Send([]byte(message)) }()
 	got, longest := c.whole(t)
-	if got != message || longest > 1<<20 {
+	if got != message || longest > 4<<20 {
 		t.Errorf("%d bytes of %d, in frames of %d", len(got), len(message), longest)
 	}
 	if err := <-sent; err != nil {
@@ -307,7 +307,7 @@ func TestCloseDoesNotWaitForAPeerThatDoesNotRead(t *testing.T) {
 
 // The peer neither answers the close nor ends its side.
 func TestCloseDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
-	c, server := open(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+	c, server := open(t, wsconn.Options{CloseTimeout: 500 * time.Millisecond})
 	receiving := make(chan error, 1)
 	go func() {
 		_, err := server.Receive()
@@ -365,18 +365,22 @@ func TestCloseCodesAndReasons(t *testing.T) {
 		{code: 1001, reason: strings.Repeat("x", 200), wantCode: 1001, want: strings.Repeat("x", 123)},
 		{code: 1001, reason: strings.Repeat("ä", 100), wantCode: 1001, want: strings.Repeat("ä", 61)},
 	} {
-		client, server := open(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
-		if err := server.Close(c.code, c.reason); err != nil {
+		client, server := open(t, wsconn.Options{})
+		closed := make(chan error, 1)
+		go func() { closed <- server.Close(c.code, c.reason) }()
+		client.expect(t, final|closing, parting(c.wantCode, c.want))
+		if err := errors.Join(client.Close(), <-closed); err != nil {
 			t.Error(err)
 		}
-		client.expect(t, final|closing, parting(c.wantCode, c.want))
 	}
-	client, server := open(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
-	if err := server.Close(0, "nothing is said"); err != nil {
-		t.Error(err)
-	}
+	client, server := open(t, wsconn.Options{})
+	closed := make(chan error, 1)
+	go func() { closed <- server.Close(0, "nothing is said") }()
 	if _, _, err := client.next(); err != io.EOF {
 		t.Errorf("without a code the peer sees %v", err)
+	}
+	if err := errors.Join(client.Close(), <-closed); err != nil {
+		t.Error(err)
 	}
 }
 

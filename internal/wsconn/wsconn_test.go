@@ -78,7 +78,7 @@ func echo(c *wsconn.Conn) {
 func TestMessagesOfEverySize(t *testing.T) {
 	url := listen(t, wsconn.Options{}, echo)
 	c := dial(t, url, wsconn.DialOptions{})
-	for _, size := range []int{0, 1, 125, 126, 4096, 65535, 65536, 70_000, 1 << 20, 1<<20 + 1, 5 << 20} {
+	for _, size := range []int{0, 1, 125, 126, 4096, 65535, 65536, 70_000, 1 << 20, 1<<20 + 1, 5 << 20, 9 << 20} {
 		sent := strings.Repeat("0123456789abcde", size/15+1)[:size]
 		failed := make(chan error, 1)
 		go func() { failed <- c.Send([]byte(sent)) }()
