@@ -183,9 +183,11 @@ func (c *rpc) expectTold(pieces ...string) {
 	}
 }
 
-// expectClosed wants the server to close the websocket with this code.
+// expectClosed wants the server to close the websocket with this code, and does
+// the same.
 func (c *rpc) expectClosed(code int) {
 	c.t.Helper()
+	defer func() { _ = c.conn.Close(wsconn.CodeNormal, "") }()
 	for {
 		data, err := c.conn.Receive()
 		var closed *wsconn.ClosedError

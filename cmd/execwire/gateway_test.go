@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/testcert"
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// startGateway runs a gateway with one door and returns the URL of that.
+func startGateway(t *testing.T, environment []string, arguments ...string) (url string, s *server) {
+	t.Helper()
+	c := command(t, append([]string{"gateway", "--listen", "ws://127.0.0.1:0"}, arguments...)...)
+	c.Env = append(c.Env, environment...)
+	var errOut bytes.Buffer
+	c.Stderr = &errOut
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s = &server{command: c, stdout: bufio.NewReader(out)}
+	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
+	line, err := s.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("the gateway does not listen: %v: %s", err, &errOut)
+	}
+	return strings.TrimSpace(line), s
+}
+
+// What is started through a gateway runs in the server behind it, and outlives
+// the gateway for the grace.
+func TestAGatewayHasTheServerDoIt(t *testing.T) {
+	core := startServer(t, "unix://"+publicDir(t)+"/s")
+	url, gateway := startGateway(t, nil, "--upstream", core.urls[0])
+	conn, err := websocket(t, url, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := converse(t, conn, greeting+startOf(2, "p", "echo $PPID; exec sleep 1000"), "process/output")
+	server := serverBelow(t, core.command.Process.Pid)
+	if !strings.Contains(message, chunkOf(fmt.Sprintln(server))) {
+		t.Errorf("%s is not what a child of the server %d says", message, server)
+	}
+	list := func() string {
+		got := runCommand(t, command(t, "sessions", "--json", "--server", core.urls[0]))
+		if got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+		return got.out
+	}
+	if got := list(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"attached":true`) {
+		t.Errorf("the server has the sessions %s", got)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := conn.Receive(); err != nil {
+				ended <- err
+				_ = conn.Close(wsconn.CodeNormal, "")
+				return
+			}
+		}
+	}()
+	gateway.stop(t, syscall.SIGTERM)
+	if err := <-ended; !strings.Contains(err.Error(), "1001") {
+		t.Errorf("the websocket ended with %v", err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if got := list(); strings.Contains(got, `"attached":false`) {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the session is not left to its grace: %s", got)
+		}
+	}
+	core.stop(t, syscall.SIGTERM, syscall.SIGINT) // it need not wait for the process
+}
+
+// A gateway with a table calls on behalf of whom it lists, if the server lets it.
+func TestAGatewayCallsOnBehalfOfItsClients(t *testing.T) {
+	dir := publicDir(t)
+	file := func(name, content string) string {
+		return testcert.WriteFile(t, filepath.Join(dir, name), []byte(content))
+	}
+	own, ann, eve := file("own", goodToken), file("ann", viewToken), file("eve", wrongToken)
+	entry := func(name, token, more string) string {
+		return fmt.Sprintf("[[principal]]\nname=%q\ntoken_file=%q\nallow=['all']\n%s\n", name, token, more)
+	}
+	core := command(t, "serve", "--listen", "unix://"+dir+"/s")
+	core.Env = append(core.Env, "EXECWIRE_PRINCIPALS_FILE="+file("core.toml", entry("front", own, "on_behalf_of=['user:*']")))
+	upstream := serving(t, core)
+	url, _ := startGateway(t, []string{"EXECWIRE_PRINCIPALS_FILE=" + file("front.toml", entry("user:ann", ann, "")+entry("eve", eve, ""))},
+		"--upstream", upstream, "--token-file", own)
+	if _, err := websocket(t, url, goodToken); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("the gateway's own token: %v", err)
+	}
+	conn, err := websocket(t, url, viewToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	converse(t, conn, greeting+startOf(2, "p", "exit 5"), "process/exited", `"exitCode":5`)
+	refused, err := websocket(t, url, wrongToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	converse(t, refused, greeting, `"id":1`, "error", "may not act on behalf of")
+}
+
+// serving starts a prepared server with one listener, and returns its URL.
+func serving(t *testing.T, c *exec.Cmd) string {
+	t.Helper()
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{command: c, stdout: bufio.NewReader(out)}
+	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
+	line, err := s.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// /readyz tells whether the server answers, which a gateway waits for when it
+// begins, and finds again later.
+func TestAGatewayWithoutItsServer(t *testing.T) {
+	upstream := "unix://" + publicDir(t) + "/s"
+	got := runCommand(t, command(t, "gateway", "--listen", "ws://127.0.0.1:0", "--upstream", upstream))
+	if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "cannot reach "+upstream) {
+		t.Errorf("without a server: %+v", got)
+	}
+	core := startServer(t, upstream)
+	url, _ := startGateway(t, nil, "--upstream", upstream)
+	ready := func(want int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			response, err := http.Get("http" + strings.TrimPrefix(url, "ws") + "/readyz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if response.StatusCode == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("/readyz = %d, want %d", response.StatusCode, want)
+			}
+		}
+	}
+	ready(http.StatusOK)
+	core.stop(t, syscall.SIGTERM)
+	ready(http.StatusServiceUnavailable)
+	if _, err := websocket(t, url, ""); err == nil {
+		t.Error("a client is let in that nobody can serve")
+	}
+	startServer(t, upstream)
+	ready(http.StatusOK)
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestAGatewaysCommandLine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		code      int
+		says      string
+	}{
+		"no upstream":    {nil, codeUsage, "--upstream"},
+		"bad upstream":   {[]string{"--upstream", "http://x"}, codeFailed, "grpc://HOST:PORT"},
+		"no such token":  {[]string{"--upstream", "unix:///nowhere", "--token-file", "/nonexistent"}, codeFailed, "/nonexistent"},
+		"ws auth of two": {[]string{"--upstream", "unix:///nowhere", "--ws-auth", "capability-token"}, codeWebsocketAuth, "--ws-token-file"},
+		"unexpected":     {[]string{"x"}, codeUsage, `"x"`},
+		"bad log format": {[]string{"--upstream", "unix:///nowhere", "--log-format", "xml"}, codeUsage, "text or json"},
+		"no such config": {[]string{"--upstream", "unix:///nowhere", "--config", "/nonexistent"}, codeFailed, "/nonexistent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := runCommand(t, command(t, append([]string{"gateway"}, tc.arguments...)...))
+			if got.code != tc.code || !strings.Contains(got.errOut, tc.says) {
+				t.Errorf("%+v, want code %d and %q", got, tc.code, tc.says)
+			}
+		})
+	}
+	core := startServer(t, "unix://"+publicDir(t)+"/s")
+	got := runCommand(t, command(t, "gateway", "--upstream", core.urls[0], "--listen", "grpc://127.0.0.1:0"))
+	if got.code != codeFailed || !strings.Contains(got.errOut, "clients of gRPC") {
+		t.Errorf("a door of gRPC: %+v", got)
+	}
+}
+
+// A gateway at the standard streams ends with its client.
+func TestAGatewayAtTheStandardStreams(t *testing.T) {
+	core := startServer(t, "unix://"+publicDir(t)+"/s")
+	c := command(t, "gateway", "--upstream", core.urls[0], "--listen", "stdio")
+	c.Stdin = strings.NewReader(greeting + startOf(2, "p", "exec sleep 1000"))
+	got := runCommand(t, c)
+	if got.code != 0 || !strings.Contains(got.out, `"id":2,"result"`) {
+		t.Errorf("%+v", got)
+	}
+	if left := runCommand(t, command(t, "sessions", "--server", core.urls[0], "--json")); left.code != 0 || left.out != "" {
+		t.Errorf("the server still has %+v", left)
+	}
+}
+
+// serverBelow is the child of a process, or itself if it has none: a server
+// below its guardian.
+func serverBelow(t *testing.T, pid int) int {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	for _, list := range lists {
+		part, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, part...)
+	}
+	child := pid
+	_, _ = fmt.Sscan(string(text), &child)
+	return child
+}
+
+// chunkOf is text as it is in a notification.
+func chunkOf(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
