@@ -31,7 +31,7 @@ type Options struct {
 	// DeadAfter is how long a peer's kernel may acknowledge nothing of what it
 	// is sent before the connection counts as lost. A peer that does not read
 	// acknowledges all the same. 0 waits for the kernel to give up, which takes
-	// it a quarter of an hour; DefaultDeadAfter is usual.
+	// it minutes; DefaultDeadAfter is usual.
 	DeadAfter time.Duration
 	// CloseTimeout bounds each of the two parts of Close: sending what is left,
 	// and waiting for the peer to end its side. 0 is DefaultCloseTimeout.

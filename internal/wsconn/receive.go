@@ -11,19 +11,19 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Sizes of the buffer of a message that is being received: it begins small and
-// doubles, so that a peer has to send what it wants kept.
+// Sizes of the buffer of a message that is being received. It begins small, and
+// grows by what has come and not by what was announced: a peer has to send what
+// it wants kept. A buffer beyond the second size is not used again.
 const (
-	firstReceiveBytes = 4 << 10
-	// keptReceiveBytes is the largest that is used again.
-	keptReceiveBytes = 64 << 10
+	smallReceiveBytes = 4 << 10
+	largeReceiveBytes = 64 << 10
 )
 
-// receiveBuffers are those that nobody uses.
-var receiveBuffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, firstReceiveBytes)
-	return &b
-}}
+// Buffers that nobody uses.
+var (
+	smallReceiveBuffers = sync.Pool{New: func() any { return new([smallReceiveBytes]byte) }}
+	largeReceiveBuffers = sync.Pool{New: func() any { return new([largeReceiveBytes]byte) }}
+)
 
 // Receive returns the next message, which is valid until the next Receive. It
 // blocks until there is one. Text and binary messages are the same, and text is
@@ -34,9 +34,9 @@ var receiveBuffers = sync.Pool{New: func() any {
 //   - net.ErrClosed in it after Close,
 //   - anything else if the connection was lost.
 //
-// After an error nothing more can be received. A connection that was lost can
-// send nothing more either, and one that the peer closed nothing new; a Send that
-// waits for room then fails after Options.CloseTimeout.
+// After an error nothing more can be received. A connection that was lost cannot
+// send either. On one that the peer closed, answers may still be sent, for
+// Options.CloseTimeout and as far as the peer reads them.
 func (c *Conn) Receive() ([]byte, error) {
 	c.release()
 	if c.over.Err() != nil {
@@ -57,7 +57,7 @@ func (c *Conn) receive() error {
 	if err != nil {
 		return err
 	}
-	b := *receiveBuffers.Get().(*[]byte)
+	b := smallReceiveBuffers.Get().(*[smallReceiveBytes]byte)[:0]
 	for {
 		if len(b) == cap(b) {
 			b = grown(b)
@@ -74,18 +74,26 @@ func (c *Conn) receive() error {
 	}
 }
 
-// grown returns a copy of b with twice the room.
+// grown returns a copy of b with more room.
 func grown(b []byte) []byte {
-	twice := make([]byte, len(b), 2*cap(b))
-	copy(twice, b)
+	var larger []byte
+	if cap(b) < largeReceiveBytes {
+		larger = largeReceiveBuffers.Get().(*[largeReceiveBytes]byte)[:len(b)]
+	} else {
+		larger = make([]byte, len(b), 2*cap(b))
+	}
+	copy(larger, b)
 	keep(b)
-	return twice
+	return larger
 }
 
+// keep gives a buffer up.
 func keep(b []byte) {
-	if cap(b) <= keptReceiveBytes {
-		b = b[:0]
-		receiveBuffers.Put(&b)
+	switch b = b[:cap(b)]; len(b) {
+	case smallReceiveBytes:
+		smallReceiveBuffers.Put((*[smallReceiveBytes]byte)(b))
+	case largeReceiveBytes:
+		largeReceiveBuffers.Put((*[largeReceiveBytes]byte)(b))
 	}
 }
 
