@@ -128,6 +128,7 @@ func TestPipelinedRequestsSeeWhatCameBefore(t *testing.T) {
 func TestNothingWaitsForSomethingElse(t *testing.T) {
 	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 4096 }).attach("")
 	cl.start("deaf", "echo ready; exec sleep 1000", "pipeStdin", true)
+	cl.event("deaf", "process/output")
 	cl.start("other", "exec cat", "pipeStdin", true)
 	poll := cl.ask("process/read", map[string]any{"processId": "other", "waitMs": 3_600_000})
 	var stuck []string
