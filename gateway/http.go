@@ -34,7 +34,8 @@ type HTTPConfig struct {
 	// Ready is whether new connections are wanted. It is called concurrently;
 	// nil is always.
 	Ready func() bool
-	// Serve has the connection until it returns; it closes it. ctx carries what
+	// Serve has the connection until it returns; it closes it. It is called in a
+	// goroutine of its own. ctx carries what
 	// that of the request does and ends with [Handler.Shutdown], whose cause is
 	// [ErrShutdown]; the end of the connection is not in it.
 	Serve func(ctx context.Context, caller auth.Caller, conn *wsconn.Conn)
@@ -68,7 +69,8 @@ func NewHandler(config HTTPConfig) *Handler {
 	return h
 }
 
-// ServeHTTP implements http.Handler. For a websocket it returns when Serve does.
+// ServeHTTP implements http.Handler. For a websocket it returns when Serve was
+// called; Shutdown waits for its end.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.originAllowed(r.Header) {
 		w.WriteHeader(http.StatusForbidden)
@@ -123,13 +125,21 @@ func (h *Handler) websocket(w http.ResponseWriter, r *http.Request) {
 		notReady.answer(w)
 		return
 	}
-	defer h.leave()
 	conn, err := wsconn.Accept(w, r, h.config.Websocket)
 	if err != nil {
+		h.leave()
 		return // it is answered, or nobody is there
 	}
+	go h.serve(context.WithoutCancel(r.Context()), caller, conn)
+}
+
+// serve has the connection until it ends. It has a goroutine of its own: that of
+// the request keeps some 20 KiB of buffers and stack, which an idle connection
+// has no use for.
+func (h *Handler) serve(ctx context.Context, caller auth.Caller, conn *wsconn.Conn) {
+	defer h.leave()
 	defer conn.Close(wsconn.CodeInternalError, "")
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(h.over, func() { cancel(ErrShutdown) })()
 	defer cancel(nil)
 	h.config.Serve(ctx, caller, conn)
