@@ -20,6 +20,10 @@ type outbox[M any] struct {
 	posted  []*M          // guarded by mu
 	latest  *M            // guarded by mu; replaces what was posted of its kind before
 	wake    chan struct{} // holds one token when something was posted
+
+	flushes  bool           // guarded by mu; between begin and end
+	flushing bool           // guarded by mu; the goroutine of flush is there
+	flushed  sync.WaitGroup // it
 }
 
 func newOutbox[M any](stream interface{ Send(*M) error }) *outbox[M] {
@@ -40,6 +44,7 @@ func (o *outbox[M]) post(m *M) {
 		o.posted = append(o.posted[:0], o.posted[1:]...)
 	}
 	o.posted = append(o.posted, m)
+	o.flush()
 	o.mu.Unlock()
 	o.notify()
 }
@@ -49,6 +54,7 @@ func (o *outbox[M]) post(m *M) {
 func (o *outbox[M]) postLatest(m *M) {
 	o.mu.Lock()
 	o.latest = m
+	o.flush()
 	o.mu.Unlock()
 	o.notify()
 }
@@ -79,6 +85,11 @@ func (o *outbox[M]) run(ctx context.Context) {
 func (o *outbox[M]) take() []*M {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.takeLocked()
+}
+
+// takeLocked is take with mu held.
+func (o *outbox[M]) takeLocked() []*M {
 	list := o.posted
 	o.posted = nil
 	if o.latest != nil {
@@ -86,4 +97,48 @@ func (o *outbox[M]) take() []*M {
 		o.latest = nil
 	}
 	return list
+}
+
+// begin has what is posted from now on, and what was before, sent by a goroutine
+// that is there only while there is something, for streams on which hardly
+// anything ever is; in place of run.
+func (o *outbox[M]) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.flushes = true
+	o.flush()
+}
+
+// flush is called with mu held.
+func (o *outbox[M]) flush() {
+	if !o.flushes || o.flushing || len(o.posted) == 0 && o.latest == nil {
+		return
+	}
+	o.flushing = true
+	o.flushed.Go(func() {
+		for list := o.next(); len(list) > 0; list = o.next() {
+			for _, m := range list {
+				if o.send(m) != nil {
+					return // the stream has ended: nothing is sent any more
+				}
+			}
+		}
+	})
+}
+
+// next is take for flush, which is over when there is nothing.
+func (o *outbox[M]) next() []*M {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := o.takeLocked()
+	o.flushing = len(list) > 0
+	return list
+}
+
+// end returns when nothing of what was posted is being sent, or will be.
+func (o *outbox[M]) end() {
+	o.mu.Lock()
+	o.flushes = false
+	o.mu.Unlock()
+	o.flushed.Wait()
 }

@@ -23,9 +23,10 @@ var (
 	errAttachmentOver = errors.New("the attachment is over")
 )
 
-// AttachSession implements the RPC. The handler sends the feed; other
-// goroutines receive and ask whether the client is there, so that a client that
-// stops reading can still acknowledge, and its loss is noticed at once.
+// AttachSession implements the RPC. The handler sends the feed; another goroutine
+// receives, and one that is there only for that asks whether the client is, so
+// that a client that stops reading can still acknowledge, and its loss is noticed
+// at once.
 func (s *sessionService) AttachSession(stream attachStream) error {
 	first, err := stream.Recv()
 	if errors.Is(err, io.EOF) {
@@ -103,14 +104,10 @@ func (a *attachment) serve() error {
 	// Recv returns only once this handler has, so the server waits for the
 	// receiver, not the handler.
 	a.server.receivers.Go(a.receive)
-	asked := make(chan struct{})
-	go func() {
-		defer close(asked)
-		a.outbox.run(a.ctx)
-	}()
+	a.outbox.begin()
 	err := a.forward()
 	a.cancel(errAttachmentOver)
-	<-asked
+	a.outbox.end()
 	a.lease.Lost() // unless the receiver has settled it
 	switch cause := context.Cause(a.ctx); {
 	case errors.Is(cause, errDetached), errors.Is(cause, errHalfClosed):
