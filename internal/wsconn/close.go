@@ -1,9 +1,7 @@
 package wsconn
 
 import (
-	"context"
 	"encoding/binary"
-	"errors"
 	"net"
 	"sync"
 	"time"
@@ -14,6 +12,7 @@ import (
 const (
 	CodeNormal        = 1000
 	CodeGoingAway     = 1001
+	codeProtocol      = 1002
 	CodePolicy        = 1008
 	CodeTooLarge      = 1009
 	CodeInternalError = 1011
@@ -35,7 +34,6 @@ func (c *Conn) Close(code int, reason string) error {
 }
 
 func (c *Conn) close(frame []byte) error {
-	peerEnded := c.peerEnded()
 	c.end(net.ErrClosed)
 	for _, b := range c.beats {
 		b.stop()
@@ -45,9 +43,7 @@ func (c *Conn) close(frame []byte) error {
 	_ = c.wire.SetWriteDeadline(now.Add(c.options.CloseTimeout))
 	_ = c.wire.SetReadDeadline(now.Add(2 * c.options.CloseTimeout))
 	var draining sync.WaitGroup
-	if !peerEnded {
-		draining.Go(c.wire.drain)
-	}
+	draining.Go(c.wire.drain)
 	c.wire.out.part(frame)
 	err := c.wire.out.wait()
 	if err == nil {
@@ -63,16 +59,6 @@ func (c *Conn) close(frame []byte) error {
 		return c.failed("send what was left when closing", err)
 	}
 	return nil
-}
-
-// peerEnded reports whether the peer sends nothing more.
-func (c *Conn) peerEnded() bool {
-	cause := context.Cause(c.over)
-	if cause == nil {
-		return false
-	}
-	var tooLarge *TooLargeError
-	return !errors.As(cause, &tooLarge)
 }
 
 // endWriting tells the peer that nothing more comes.

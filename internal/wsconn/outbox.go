@@ -148,11 +148,13 @@ func (o *outbox) ping(payload []byte) error {
 	return nil
 }
 
-// promise keeps a close frame that part is to send.
+// promise keeps a close frame that part is to send. The first one counts.
 func (o *outbox) promise(frame []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.promised = frame
+	if o.promised == nil {
+		o.promised = frame
+	}
 }
 
 // part sends a close frame as the last of all, the one that was promised if there

@@ -130,6 +130,9 @@ func (c *Conn) limitSending() {
 		return
 	}
 	if c.wire.failure() == nil { // a close frame, or one that is against the protocol
+		if !c.wire.parted() {
+			c.wire.out.promise(closeFrame(c.wire.out, codeProtocol, ""))
+		}
 		_ = c.wire.SetWriteDeadline(time.Now().Add(c.options.CloseTimeout))
 		return
 	}

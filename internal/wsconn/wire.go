@@ -57,6 +57,13 @@ func (w *wire) failure() error {
 	return w.in.err
 }
 
+// parted reports whether the last that was read is a close frame.
+func (w *wire) parted() bool {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	return w.in.parted()
+}
+
 // past is a deadline that makes what waits for it return at once.
 var past = time.Unix(1, 0)
 
