@@ -27,17 +27,19 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return nil, err
 	}
-	h := &hijacker{ResponseWriter: w, peer: r.RemoteAddr, options: o}
+	made := new(*Conn)
+	h := &hijacker{ResponseWriter: w, peer: r.RemoteAddr, options: o, made: made}
 	ws, err := websocket.Accept(h, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // of the Origin
 		CompressionMode:    websocket.CompressionDisabled,
-		OnPingReceived:     func(_ context.Context, payload []byte) bool { return h.conn.pinged(payload) },
-		OnPongReceived:     func(_ context.Context, payload []byte) { h.conn.prover.pong(payload) },
+		// Not by way of h, which would keep the request and its buffers.
+		OnPingReceived: func(_ context.Context, payload []byte) bool { return (*made).pinged(payload) },
+		OnPongReceived: func(_ context.Context, payload []byte) { (*made).prover.pong(payload) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	return h.conn.begin(ws), nil
+	return (*made).begin(ws), nil
 }
 
 // hijacker gives the library our wire in place of the connection.
@@ -45,7 +47,7 @@ type hijacker struct {
 	http.ResponseWriter
 	peer    string
 	options Options
-	conn    *Conn // once it is hijacked
+	made    **Conn // set once it is hijacked
 }
 
 // Hijack implements http.Hijacker.
@@ -55,7 +57,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w := newWire(conn, afterwards(buffered.Reader, conn), conn, false, h.options)
-	h.conn = newConn(w, h.peer, h.options)
+	*h.made = newConn(w, h.peer, h.options)
 	return w, bufio.NewReadWriter(bufio.NewReaderSize(w, readAheadBytes), bufio.NewWriterSize(w, controlFrameBytes)), nil
 }
 
