@@ -3,9 +3,13 @@ package wsconn_test
 import (
 	"errors"
 	"io"
+	"net"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -58,5 +62,102 @@ func TestBrokenProtocolIsExplained(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestCloseDoesNotWaitForAPeerThatDoesNotRead(t *testing.T) {
+	leakcheck.Check(t)
+	_, server, sent := stuffed(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+	var closers sync.WaitGroup
+	for range 3 {
+		closers.Go(func() {
+			if err := server.Close(wsconn.CodeGoingAway, "enough"); err == nil {
+				t.Error("everything was sent to a peer that does not read")
+			}
+		})
+	}
+	closers.Wait()
+	<-sent
+	if _, err := server.Receive(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// The peer neither answers the close nor ends its side.
+func TestCloseDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
+	c, server := open(t, wsconn.Options{CloseTimeout: 500 * time.Millisecond})
+	receiving := make(chan error, 1)
+	go func() {
+		_, err := server.Receive()
+		receiving <- err
+	}()
+	if err := errors.Join(server.Send([]byte("last words")), server.Close(wsconn.CodeNormal, "")); err != nil {
+		t.Error(err)
+	}
+	c.expect(t, final|text, "last words")
+	c.expect(t, final|closing, parting(1000, ""))
+	if err := <-receiving; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// A peer that is sending when the connection is closed gets to read what it was
+// sent.
+func TestCloseWhileThePeerSends(t *testing.T) {
+	c, server := open(t, wsconn.Options{})
+	sending := make(chan error, 1)
+	go func() {
+		for range 64 {
+			if _, err := c.Write(huge(final|text, strings.Repeat("x", 64<<10))); err != nil {
+				sending <- err
+				return
+			}
+		}
+		_, err := c.Write(frame(final|closing, parting(1000, "")))
+		sending <- err
+	}()
+	if _, err := server.Receive(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(server.Send([]byte("last words")), server.Close(wsconn.CodePolicy, "stop")); err != nil {
+		t.Error(err)
+	}
+	if err := <-sending; err != nil {
+		t.Error(err)
+	}
+	c.expect(t, final|text, "last words")
+	c.expect(t, final|closing, parting(wsconn.CodePolicy, "stop"))
+}
+
+func TestCloseCodesAndReasons(t *testing.T) {
+	for _, c := range []struct {
+		code     int
+		reason   string
+		wantCode uint16
+		want     string
+	}{
+		{code: 1000, wantCode: 1000},
+		{code: 4999, reason: "mine", wantCode: 4999, want: "mine"},
+		{code: 1005, reason: "x", wantCode: 1011, want: "x"},
+		{code: 7, wantCode: 1011},
+		{code: 1001, reason: strings.Repeat("x", 200), wantCode: 1001, want: strings.Repeat("x", 123)},
+		{code: 1001, reason: strings.Repeat("ä", 100), wantCode: 1001, want: strings.Repeat("ä", 61)},
+	} {
+		client, server := open(t, wsconn.Options{})
+		closed := make(chan error, 1)
+		go func() { closed <- server.Close(c.code, c.reason) }()
+		client.expect(t, final|closing, parting(c.wantCode, c.want))
+		if err := errors.Join(client.Close(), <-closed); err != nil {
+			t.Error(err)
+		}
+	}
+	client, server := open(t, wsconn.Options{})
+	closed := make(chan error, 1)
+	go func() { closed <- server.Close(0, "nothing is said") }()
+	if _, _, err := client.next(); err != io.EOF {
+		t.Errorf("without a code the peer sees %v", err)
+	}
+	if err := errors.Join(client.Close(), <-closed); err != nil {
+		t.Error(err)
 	}
 }
