@@ -20,6 +20,9 @@ const (
 	maxFileBytes = 512 << 20
 	// maxCoreMessage is the largest message that is taken from the core.
 	maxCoreMessage = 64 << 20
+	// gatheredBytes is how much of an answer is written at once, and so the memory
+	// that a large file takes on its way.
+	gatheredBytes = 4 << 20
 	// maxEntries is the most entries that fs/readDirectory returns, as with the
 	// reference.
 	maxEntries = 50_000
@@ -113,12 +116,12 @@ func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServic
 var errGrew = errors.New("the file grew beyond the limit while it was read")
 
 // streamTo encodes three bytes to four signs; what is left of a piece goes with
-// the next one.
+// the next one. What is encoded is gathered, because there are clients to which
+// every write costs as much as all before it.
 func (f *fileStream) streamTo(w io.Writer) error {
 	defer f.cancel(nil)
-	if _, err := io.WriteString(w, contentBegin+`"`); err != nil {
-		return err
-	}
+	gathered := make([]byte, 0, gatheredBytes)
+	gathered = append(gathered, contentBegin+`"`...)
 	var left, encoded []byte
 	size, piece := 0, f.first
 	for len(piece) > 0 {
@@ -131,9 +134,13 @@ func (f *fileStream) streamTo(w io.Writer) error {
 		whole := len(piece) - len(piece)%3
 		left = slices.Clone(piece[whole:])
 		encoded = jsonrpc.AppendBase64(encoded[:0], piece[:whole])
-		if _, err := w.Write(unquoted(encoded)); err != nil {
-			return err
+		if len(gathered)+len(encoded) > cap(gathered) {
+			if _, err := w.Write(gathered); err != nil {
+				return err
+			}
+			gathered = gathered[:0]
 		}
+		gathered = append(gathered, encoded[1:len(encoded)-1]...)
 		message, err := f.stream.Recv()
 		if err != nil && err != io.EOF {
 			return fmt.Errorf("the file could not be read to its end: %w", err)
@@ -141,11 +148,10 @@ func (f *fileStream) streamTo(w io.Writer) error {
 		piece = message.GetData()
 	}
 	encoded = jsonrpc.AppendBase64(encoded[:0], left)
-	_, err := w.Write(append(encoded[1:], contentEnd...))
+	gathered = append(append(gathered, encoded[1:]...), contentEnd...)
+	_, err := w.Write(gathered)
 	return err
 }
-
-func unquoted(text []byte) []byte { return text[1 : len(text)-1] }
 
 type fsReadDirectoryParams struct {
 	Path    string          `param:"path"`

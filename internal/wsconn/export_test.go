@@ -8,7 +8,8 @@ const MaxPings = maxPings
 // Buffered is the most that one connection holds of what it sends.
 const Buffered = 2 * bufferBytes
 
-// FragmentBytes is the most that one frame of a message of Begin carries.
+// FragmentBytes is the most that one frame of a message of Begin carries that is
+// written in small parts.
 const FragmentBytes = fragmentBytes
 
 // Innermost is the connection that c looks at.

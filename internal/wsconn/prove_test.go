@@ -83,8 +83,10 @@ func TestProveWithinABegunMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Write(make([]byte, wsconn.FragmentBytes+1)); err != nil {
-		t.Fatal(err)
+	for _, n := range []int{wsconn.FragmentBytes, 1} {
+		if _, err := w.Write(make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	proved := proving(t.Context(), server)
 	c.expect(t, text, string(make([]byte, wsconn.FragmentBytes)))

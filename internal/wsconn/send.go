@@ -35,8 +35,9 @@ func (c *Conn) Send(message []byte) error {
 var fragments = sync.Pool{New: func() any { return new([fragmentBytes]byte) }}
 
 // Begin starts a text message whose length is not known. It leaves in frames of
-// 64 KiB at most; Close of the writer ends it, and until then nothing else may
-// be sent. A message that cannot be ended can only be given up with the
+// 64 KiB, or as large as what is written at once, up to 4 MiB: few large frames
+// cost peers less that put a message together again and again. Close of the
+// writer ends it, and until then nothing else may be sent. A message that cannot be ended can only be given up with the
 // connection. The error of Begin is always nil.
 func (c *Conn) Begin() (io.WriteCloser, error) {
 	return &begun{conn: c, opcode: opText, buffer: fragments.Get().(*[fragmentBytes]byte)}, nil
@@ -58,17 +59,32 @@ func (b *begun) Write(p []byte) (written int, err error) {
 		return 0, b.conn.failed("send", errMessageEnded)
 	}
 	for len(p) > 0 {
-		if b.filled == len(b.buffer) {
-			if err := b.frame(0); err != nil {
-				return written, err
-			}
+		n, err := b.some(p)
+		if err != nil {
+			return written, err
 		}
-		n := copy(b.buffer[b.filled:], p)
-		b.filled += n
 		written += n
 		p = p[n:]
 	}
 	return written, nil
+}
+
+// some takes a part of p: as a frame of its own if it is large, and nothing is
+// before it.
+func (b *begun) some(p []byte) (int, error) {
+	if b.filled == len(b.buffer) {
+		if err := b.frame(0, b.buffer[:]); err != nil {
+			return 0, err
+		}
+		b.filled = 0
+	}
+	if b.filled == 0 && len(p) > len(b.buffer) {
+		n := min(len(p), sentFrameBytes)
+		return n, b.frame(0, p[:n])
+	}
+	n := copy(b.buffer[b.filled:], p)
+	b.filled += n
+	return n, nil
 }
 
 // Close ends the message. Closing again is harmless.
@@ -76,16 +92,16 @@ func (b *begun) Close() error {
 	if b.buffer == nil {
 		return nil
 	}
-	err := b.frame(bitFinal)
+	err := b.frame(bitFinal, b.buffer[:b.filled])
 	fragments.Put(b.buffer)
 	b.buffer = nil
 	return err
 }
 
-func (b *begun) frame(final byte) error {
-	if err := b.conn.wire.out.data(final|b.opcode, b.buffer[:b.filled]); err != nil {
+func (b *begun) frame(final byte, payload []byte) error {
+	if err := b.conn.wire.out.data(final|b.opcode, payload); err != nil {
 		return b.conn.failed("send", err)
 	}
-	b.opcode, b.filled = opContinuation, 0
+	b.opcode = opContinuation
 	return nil
 }

@@ -78,7 +78,7 @@ func TestHugeMessagesLeaveInFrames(t *testing.T) {
 
 func TestBegunMessages(t *testing.T) {
 	c, server := open(t, wsconn.Options{})
-	for _, pieces := range [][]int{{}, {0}, {1}, {1, 2, 3}, {64 << 10}, {64<<10 + 1}, {1 << 20}, {100, 64 << 10, 100}, {64 << 10, 64 << 10}} {
+	for _, pieces := range [][]int{{}, {0}, {1}, {1, 2, 3}, {64 << 10}, {64<<10 + 1}, {1 << 20}, {100, 64 << 10, 100}, {64 << 10, 64 << 10}, {100, 1 << 20, 100}, {9 << 20}} {
 		var want strings.Builder
 		sent := make(chan error, 1)
 		for i, size := range pieces {
@@ -103,8 +103,16 @@ func TestBegunMessages(t *testing.T) {
 			sent <- err
 		}()
 		got, longest := c.whole(t)
-		if got != want.String() || longest > wsconn.FragmentBytes {
+		most := wsconn.FragmentBytes
+		for _, size := range pieces {
+			most = max(most, min(size, 4<<20))
+		}
+		if got != want.String() || longest > most {
 			t.Errorf("%v: %d bytes, want %d, in frames of %d", pieces, len(got), want.Len(), longest)
+		}
+		// What is written at once is not cut up, but for what fills a buffer before.
+		if want.Len() >= 1<<20 && longest < most-wsconn.FragmentBytes {
+			t.Errorf("%v left in frames of %d at most", pieces, longest)
 		}
 		if err := <-sent; err != nil {
 			t.Error(err)
