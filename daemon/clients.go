@@ -28,6 +28,9 @@ type clientsConfig struct {
 	upstream func(clientAuthInfo) grpc.ClientConnInterface
 	// ready is whether those can reach anybody. It is called concurrently.
 	ready func() bool
+	// changed is called when a client has come or gone, as Options.OnChange is.
+	// Nil calls nothing.
+	changed func()
 }
 
 // clients serves those that speak JSON-RPC, over websockets and standard
@@ -158,6 +161,7 @@ func (c *clients) enter(one *client) {
 	defer c.mu.Unlock()
 	c.live[one] = struct{}{}
 	c.dismiss(one)
+	c.tellChange()
 }
 
 func (c *clients) leave(one *client) {
@@ -166,6 +170,13 @@ func (c *clients) leave(one *client) {
 	delete(c.live, one)
 	if c.stopping && len(c.live) == 0 {
 		c.hasLeft()
+	}
+	c.tellChange()
+}
+
+func (c *clients) tellChange() {
+	if c.changed != nil {
+		c.changed()
 	}
 }
 

@@ -43,8 +43,9 @@ type Options struct {
 	// with their number. Nil calls nothing.
 	OnDrain func(processes int)
 	// OnChange is called when a process was started, has closed or was
-	// forgotten: when memory may have become free. It must neither block nor use
-	// the daemon. Nil calls nothing.
+	// forgotten, and when a client of JSON-RPC has come or gone: when memory may
+	// have become free. It must neither block nor use the daemon. Nil calls
+	// nothing.
 	OnChange func()
 }
 
@@ -88,6 +89,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		cfg: cfg, doorkeeper: doorkeeper, logger: opts.Logger,
 		upstream: func(info clientAuthInfo) grpc.ClientConnInterface { return channel.As(info) },
 		ready:    func() bool { return true },
+		changed:  opts.OnChange,
 	})
 	if err != nil {
 		return nil, err
