@@ -12,9 +12,10 @@ import (
 )
 
 // Sizes of the buffers between the library and the wire. Reads of more bypass
-// the first; only close frames go through the second.
+// the first, which every idle connection keeps; only close frames go through the
+// second.
 const (
-	readAheadBytes    = 4 << 10
+	readAheadBytes    = 1 << 10
 	controlFrameBytes = maxHeader + maxControlPayload
 )
 
