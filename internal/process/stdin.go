@@ -6,14 +6,18 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // stdin is a bounded queue of writes in the order in which they were asked for. A goroutine empties it; it exists
 // only while there is something to write. A child that never reads keeps only the writers of this queue waiting.
 type stdin struct {
 	file     *os.File
-	terminal bool // file is shared with the output
-	limit    int  // bytes queued
+	conn     syscall.RawConn // to file
+	terminal bool            // file is shared with the output
+	limit    int             // bytes queued
 	start    func(func())
 
 	mu       sync.Mutex
@@ -102,14 +106,35 @@ func (in *stdin) admit(t *ticket) bool {
 	case in.queued > 0 && in.queued+len(t.data) > in.limit:
 		return false
 	case len(t.data) > 0:
-		in.push(t.data)
-		in.queued += len(t.data)
+		rest := t.data
+		if !in.draining {
+			rest = rest[in.writeNow(rest):]
+		}
+		if len(rest) == 0 {
+			break
+		}
+		in.push(rest)
+		in.queued += len(rest)
 		if !in.draining {
 			in.draining = true
 			in.start(in.drain)
 		}
 	}
 	return true
+}
+
+// writeNow writes what the child's side takes without waiting, and returns how much that was: a key that is pressed
+// need not wait for a goroutine to begin. What goes wrong the goroutine finds out again. Called with mu held, and only
+// while nobody else writes.
+func (in *stdin) writeNow(data []byte) (n int) {
+	if in.conn == nil {
+		return 0
+	}
+	_ = in.conn.Write(func(fd uintptr) bool {
+		n, _ = unix.Write(int(fd), data)
+		return true
+	})
+	return max(n, 0)
 }
 
 // smallWrite is what is copied into a piece of at most this size with its neighbours: queued by itself, a byte would

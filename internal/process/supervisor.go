@@ -240,7 +240,7 @@ func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing, k *kin) *Process {
 }
 
 func (s *Supervisor) newStdin(file *os.File, terminal bool) *stdin {
-	return &stdin{file: file, terminal: terminal, limit: s.config.StdinQueueBytes, start: s.goRun}
+	return &stdin{file: file, conn: rawConn(file), terminal: terminal, limit: s.config.StdinQueueBytes, start: s.goRun}
 }
 
 func (p *Process) addStream(file *os.File, id eventlog.Stream) {
