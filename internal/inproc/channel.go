@@ -39,6 +39,7 @@ type Channel struct {
 	serverSees *peer.Peer
 	clientSees *peer.Peer
 	idle       chan struct{} // closed when the channel refuses calls and none is left
+	workers    workers       // of handlers
 
 	mu       sync.Mutex // guards what follows
 	services map[string]*service
@@ -193,4 +194,5 @@ func (ch *Channel) Close() {
 		cs.abort()
 	}
 	<-ch.idle
+	ch.workers.close()
 }

@@ -62,10 +62,10 @@ func (ch *Channel) newStream(ctx context.Context, as *peer.Peer, desc *grpc.Stre
 		cs.abort()
 		return nil, errUnavailable
 	}
-	go func() { // waited for by Close, through forget
+	ch.workers.run(func() {
 		defer ch.forget(cs)
 		ss.run(ch.stream)
-	}()
+	})
 	return cs, nil
 }
 
