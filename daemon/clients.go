@@ -3,9 +3,11 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -152,8 +154,16 @@ func (c *clients) serveTransport(ctx context.Context, info clientAuthInfo, trans
 	one := &client{cancel: cancel}
 	c.enter(one)
 	defer c.leave(one)
+	defer c.recovered(transport.Peer())
 	// What ended it is in the gateway's log.
 	_ = c.gateway.Serve(ctx, &tracked{ClientConnInterface: c.upstream(info), clients: c, client: one}, transport)
+}
+
+// recovered keeps a panic to the connection that it came from.
+func (c *clients) recovered(peer string) {
+	if panicked := recover(); panicked != nil {
+		c.logger.Error("serving a client of JSON-RPC panicked", "peer", peer, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+	}
 }
 
 func (c *clients) enter(one *client) {

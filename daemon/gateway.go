@@ -22,6 +22,9 @@ type GatewayOptions struct {
 	// OnListen is called with the URL of every listener as it begins to accept,
 	// with the port that the kernel chose. Nil calls nothing.
 	OnListen func(url string)
+	// OnChange is called when a client has come or gone: when memory may have become free.
+	// It must neither block nor use the gateway. Nil calls nothing.
+	OnChange func()
 }
 
 // Gateway lets clients that speak JSON-RPC use a server elsewhere. All methods
@@ -64,7 +67,8 @@ func NewGateway(cfg config.Config, upstream *grpc.ClientConn, opts GatewayOption
 		upstream: func(info clientAuthInfo) grpc.ClientConnInterface {
 			return &remoteCalls{ClientConnInterface: upstream, doorkeeper: keeper, info: info}
 		},
-		ready: func() bool { return isReady(upstream) },
+		ready:   func() bool { return isReady(upstream) },
+		changed: opts.OnChange,
 	})
 	if err != nil {
 		return nil, err

@@ -94,7 +94,11 @@ func runGateway(command *cobra.Command, flags gatewayFlags, std streams) error {
 		return explainDial(err)
 	}
 	defer func() { _ = upstream.Close() }()
-	g, err := daemon.NewGateway(cfg, upstream, daemon.GatewayOptions{Logger: logger, OnListen: tellURLs(cfg, logger, std.out)})
+	mem := keepMemory()
+	defer mem.close()
+	g, err := daemon.NewGateway(cfg, upstream, daemon.GatewayOptions{
+		Logger: logger, OnListen: tellURLs(cfg, logger, std.out), OnChange: mem.changed,
+	})
 	if err != nil {
 		return explainWebsocket(command, err)
 	}
