@@ -53,6 +53,7 @@ type connection struct {
 	out     *outgoing
 	permits permits
 	files   fileOrder
+	bulk    bulk
 	pings   pinger
 
 	// Of the receiving goroutine until a request is dispatched; read-only

@@ -44,16 +44,29 @@ func (p *fsReadFileParams) touches() ([]string, bool) { return []string{p.path.n
 
 // run returns a small file as it is, and of a large one what streams it.
 func (p *fsReadFileParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	leave, failed := r.bulk.enter(ctx)
+	if failed != nil {
+		return nil, failed
+	}
+	result, failed := p.read(ctx, r, leave)
+	if failed != nil {
+		leave()
+	}
+	return result, failed
+}
+
+// read is run; leave is for the result to call.
+func (p *fsReadFileParams) read(ctx context.Context, r *request, leave func()) (any, *jsonrpc.Error) {
 	text, raw := p.path.forCore()
 	resp, err := r.fileSystem.ReadFile(ctx, &execwirev1.ReadFileRequest{Path: text, RawPath: raw}, grpc.MaxCallRecvMsgSize(maxCoreMessage))
 	switch {
 	case err == nil:
-		return fileContent(resp.GetData()), nil
+		return &wholeFile{data: resp.GetData(), leave: leave}, nil
 	case reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE:
 		return nil, contentFailure(err, p.path)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	file := &fileStream{cancel: cancel}
+	file := &fileStream{cancel: cancel, leave: leave}
 	if failed := file.open(ctx, r.fileSystem, p.path); failed != nil {
 		cancel(nil)
 		return nil, failed
@@ -65,19 +78,24 @@ func fileTooLarge() *jsonrpc.Error {
 	return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "file is too large to read: limit is %d bytes; read it in blocks with fs/open", maxFileBytes)
 }
 
-// fileContent is the result of fs/readFile.
-type fileContent []byte
+// wholeFile is the result of fs/readFile of a small file.
+type wholeFile struct {
+	data  []byte
+	leave func()
+}
 
 const (
 	contentBegin = `{"dataBase64":`
 	contentEnd   = `}`
 )
 
-func (c fileContent) appendTo(dst []byte) []byte {
+func (f *wholeFile) appendTo(dst []byte) []byte {
 	dst = append(dst, contentBegin...)
-	dst = jsonrpc.AppendBase64(dst, c)
+	dst = jsonrpc.AppendBase64(dst, f.data)
 	return append(dst, contentEnd...)
 }
+
+func (f *wholeFile) wasSaid() { f.leave() }
 
 // fileStream is the result of fs/readFile of a large file, that goes from the
 // core to the client a piece at a time. A file that cannot be read to its end, or
@@ -87,6 +105,7 @@ type fileStream struct {
 	stream grpc.ServerStreamingClient[execwirev1.DownloadFileResponse]
 	first  []byte // of the file; what can fail at once has not failed
 	cancel context.CancelCauseFunc
+	leave  func()
 }
 
 // open begins the download.
@@ -119,6 +138,7 @@ var errGrew = errors.New("the file grew beyond the limit while it was read")
 // the next one. What is encoded is gathered, because there are clients to which
 // every write costs as much as all before it.
 func (f *fileStream) streamTo(w io.Writer) error {
+	defer f.leave()
 	defer f.cancel(nil)
 	gathered := make([]byte, 0, gatheredBytes)
 	gathered = append(gathered, contentBegin+`"`...)
@@ -163,7 +183,11 @@ type fsReadDirectoryParams struct {
 // fsEntries is the result of fs/readDirectory.
 type fsEntries struct {
 	Entries []fsEntry `json:"entries"`
+
+	leave func()
 }
+
+func (e *fsEntries) wasSaid() { e.leave() }
 
 type fsEntry struct {
 	FileName    string `json:"fileName"`
@@ -179,30 +203,42 @@ func (p *fsReadDirectoryParams) touches() ([]string, bool) { return []string{p.p
 
 // run leaves out what leads to nothing, as the reference does.
 func (p *fsReadDirectoryParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	leave, failed := r.bulk.enter(ctx)
+	if failed != nil {
+		return nil, failed
+	}
+	result := &fsEntries{Entries: []fsEntry{}, leave: leave}
+	if failed := p.list(ctx, r, result); failed != nil {
+		leave()
+		return nil, failed
+	}
+	return result, nil
+}
+
+func (p *fsReadDirectoryParams) list(ctx context.Context, r *request, into *fsEntries) *jsonrpc.Error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	text, raw := p.path.forCore()
 	stream, err := r.fileSystem.ReadDirectory(ctx, &execwirev1.ReadDirectoryRequest{Path: text, RawPath: raw})
 	if err != nil {
-		return nil, fileFailure(err)
+		return fileFailure(err)
 	}
-	result := fsEntries{Entries: []fsEntry{}}
 	for {
 		message, err := stream.Recv()
 		switch {
 		case err == io.EOF:
-			return result, nil
+			return nil
 		case err != nil:
-			return nil, fileFailure(err)
+			return fileFailure(err)
 		}
 		for _, e := range message.GetEntries() {
 			if e.GetTargetType() == execwirev1.FileType_FILE_TYPE_UNSPECIFIED {
 				continue
 			}
-			if len(result.Entries) == maxEntries {
-				return nil, jsonrpc.Errorf(jsonrpc.CodeLimitReached, "directory has too many entries to list: limit is %d", maxEntries)
+			if len(into.Entries) == maxEntries {
+				return jsonrpc.Errorf(jsonrpc.CodeLimitReached, "directory has too many entries to list: limit is %d", maxEntries)
 			}
-			result.Entries = append(result.Entries, fsEntry{
+			into.Entries = append(into.Entries, fsEntry{
 				FileName:    e.GetName(),
 				IsDirectory: e.GetTargetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY,
 				IsFile:      e.GetTargetType() == execwirev1.FileType_FILE_TYPE_REGULAR,

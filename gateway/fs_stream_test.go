@@ -34,7 +34,7 @@ func content(data []byte) *execwirev1.DownloadFileResponse {
 func downloadOf(t *testing.T, first []byte, next func() (*execwirev1.DownloadFileResponse, error)) (f *fileStream, ended func() bool) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	return &fileStream{stream: pieces[execwirev1.DownloadFileResponse]{next: next}, first: first, cancel: cancel},
+	return &fileStream{stream: pieces[execwirev1.DownloadFileResponse]{next: next}, first: first, cancel: cancel, leave: func() {}},
 		func() bool { return ctx.Err() != nil }
 }
 
@@ -54,7 +54,7 @@ func TestPiecesOfAnySizeMakeOneText(t *testing.T) {
 		if err := f.streamTo(&got); err != nil {
 			t.Fatal(err)
 		}
-		if want := string(fileContent(whole).appendTo(nil)); got.String() != want || !ended() {
+		if want := string((&wholeFile{data: whole}).appendTo(nil)); got.String() != want || !ended() {
 			t.Errorf("in pieces of %d: %s, want %s", size, got.String(), want)
 		}
 	}
@@ -149,8 +149,8 @@ func TestDirectoriesBeyondTheLimitAreRefused(t *testing.T) {
 		if refused != (failed != nil) || refused && failed.Code != jsonrpc.CodeLimitReached {
 			t.Errorf("%d entries: %v", entries, failed)
 		}
-		if !refused && len(result.(fsEntries).Entries) != entries {
-			t.Errorf("of %d entries came %d", entries, len(result.(fsEntries).Entries))
+		if !refused && len(result.(*fsEntries).Entries) != entries {
+			t.Errorf("of %d entries came %d", entries, len(result.(*fsEntries).Entries))
 		}
 	}
 }
@@ -214,4 +214,55 @@ func (c *counter) Write(p []byte) (int, error) {
 		c.sample(&c.most)
 	}
 	return len(p), nil
+}
+
+// Answers that wait for their client take little memory, however many it asked
+// for.
+func TestFewFilesWaitForAClientThatDoesNotRead(t *testing.T) {
+	core := newCore(t, withSmallFiles)
+	dir := t.TempDir()
+	do(t, writeMany(dir+"/small", 1000), writeMany(dir+"/large", 3<<20))
+	r := &request{connection: &connection{fileSystem: execwirev1.NewFileSystemServiceClient(core.channel)}}
+	ask := func(ctx context.Context, c call) (any, *jsonrpc.Error) {
+		t.Helper()
+		if err := c.(checked).check(); err != nil {
+			t.Fatal(err)
+		}
+		return c.run(ctx, r)
+	}
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(errLost)
+	calls := []call{&fsReadFileParams{Path: dir + "/small"}, &fsReadFileParams{Path: dir + "/large"}, &fsReadDirectoryParams{Path: dir}}
+	for _, failing := range []call{&fsReadFileParams{Path: dir + "/none"}, &fsReadDirectoryParams{Path: dir + "/none"}} {
+		for range maxBulk + 1 { // what fails leaves no answer that waits
+			if _, failed := ask(t.Context(), failing); failed == nil || failed.Code != jsonrpc.CodeNotFound {
+				t.Fatalf("a missing path is answered with %v", failed)
+			}
+		}
+	}
+	var waiting []any
+	for i := range maxBulk {
+		result, failed := ask(t.Context(), calls[i%len(calls)])
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		waiting = append(waiting, result)
+	}
+	for _, result := range waiting {
+		for _, c := range calls {
+			if _, failed := ask(gone, c); failed == nil {
+				t.Errorf("%T is prepared although %d answers wait", c, maxBulk)
+			}
+		}
+		if n, ok := result.(noted); ok {
+			n.wasSaid()
+		} else if err := result.(streamable).streamTo(io.Discard); err != nil {
+			t.Error(err)
+		}
+		next, failed := ask(t.Context(), calls[0])
+		if failed != nil {
+			t.Fatalf("there is no place after an answer was said: %v", failed)
+		}
+		t.Cleanup(next.(noted).wasSaid)
+	}
 }
