@@ -114,9 +114,10 @@ func TestATableForWebsockets(t *testing.T) {
 	o.refused(wsconn.DialOptions{}, 401, "missing websocket bearer token")
 	o.refused(wsconn.DialOptions{Header: bearing("x")}, 401, "invalid websocket bearer token")
 	behalf := bearing(tokenOf("front"))
-	behalf.Set("Execwire-On-Behalf-Of", "user:ann")
-	behalf["Execwire-On-Behalf-Of"] = []string{"user:ann", "user:bob"}
-	o.refused(wsconn.DialOptions{Header: behalf}, 401, "invalid websocket bearer token")
+	for _, names := range [][]string{{"user:ann", "user:bob"}, {"ci"}, {""}} {
+		behalf["Execwire-On-Behalf-Of"] = names
+		o.refused(wsconn.DialOptions{Header: behalf}, 403, "the caller may not act on behalf of whom it named")
+	}
 	behalf["Execwire-On-Behalf-Of"] = []string{"user:ann"}
 
 	o.meet(bearing(websocketToken))

@@ -15,8 +15,9 @@ type Refusal struct {
 	RetryAfter time.Duration // when to try again; 0 says nothing
 }
 
-// notReady is the answer of a server that is draining.
-var notReady = &Refusal{Status: http.StatusServiceUnavailable, Text: "the server is shutting down"}
+// notReady is the answer of a server that is draining, and of a gateway whose
+// upstream does not answer.
+var notReady = &Refusal{Status: http.StatusServiceUnavailable, Text: "no clients are taken now: the server is shutting down, or cannot be reached"}
 
 // refusalTexts are the words of the reference. The kinds that are not here are
 // not told apart.
@@ -37,7 +38,10 @@ func RefusalOf(err error, signed bool) *Refusal {
 	if !ok {
 		return &Refusal{Status: http.StatusInternalServerError, Text: "failed to authenticate"}
 	}
-	if refused.Kind == auth.KindTooManyAttempts {
+	switch refused.Kind {
+	case auth.KindOnBehalfOfRefused: // which the reference does not have
+		return &Refusal{Status: http.StatusForbidden, Text: "the caller may not act on behalf of whom it named"}
+	case auth.KindTooManyAttempts:
 		return &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed attempts", RetryAfter: max(refused.RetryAfter, time.Second)}
 	}
 	text, known := refusalTexts[refused.Kind]
