@@ -136,8 +136,8 @@ func (c *connection) finish(received error) error {
 	}
 	c.cancel(errServed)
 	c.unlimitAll()
-	c.tasks.Wait()
 	c.end(ending{closeNormal, "", lostError(received)})
+	c.tasks.Wait() // what was stuck in sending has returned
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ended.err

@@ -11,7 +11,7 @@ import (
 // drop breaks the client's connection and waits until nothing is left of it.
 func (cl *client) drop() {
 	cl.t.Helper()
-	cl.pipe.drop()
+	cl.cut()
 	if err := cl.ended(); !errors.Is(err, errLost) {
 		cl.t.Fatalf("Serve returned %v", err)
 	}
@@ -141,8 +141,8 @@ func TestExactBytesAcrossCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	const lines = 400_000
-	core := newCore(t)
+	const lines = 800_000
+	core := newCore(t, func(s *coreSettings) { s.limits.RetainedOutput = 128 << 10 })
 	cl, id := core.attach("")
 	cl.start("p", fmt.Sprintf("seq 1 %d", lines))
 	var said strings.Builder
@@ -156,12 +156,12 @@ func TestExactBytesAcrossCuts(t *testing.T) {
 		}
 	}
 	for !closed {
-		enough := 1 + cuts%7
-		cl.wait("something new", func(frame) bool {
-			return len(cl.frames) > 3+enough || closedIn(cl.frames, "p")
-		})
-		cl.pipe.drop()
-		<-cl.served
+		cl.mu.Lock()
+		cl.quota = 1 + cuts%7
+		cl.changed.Broadcast()
+		cl.mu.Unlock()
+		cl.wait("something new", func(frame) bool { return cl.quota == 0 || closedIn(cl.frames, "p") })
+		cl.drop()
 		for _, f := range cl.all() {
 			if f.Params.ProcessID == "p" {
 				take(f.Params.Seq, f.Params.Chunk)

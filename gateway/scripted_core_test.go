@@ -1,0 +1,164 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/inproc"
+)
+
+// scriptedCore says in a session what a test has it say, and records what it is
+// told.
+type scriptedCore struct {
+	execwirev1.UnimplementedSessionServiceServer
+	execwirev1.UnimplementedProcessServiceServer
+	execwirev1.UnimplementedEnvironmentServiceServer
+
+	feed chan *execwirev1.AttachSessionResponse
+	end  chan error // how the attachment ends
+
+	mu       sync.Mutex
+	last     map[string]uint64 // what ListProcesses says
+	told     []string          // acknowledgements and pongs, in order
+	finished bool              // CloseSession was called
+}
+
+const scriptedWindow = 1000
+
+func newScriptedCore(t *testing.T) (*scriptedCore, *core) {
+	s := &scriptedCore{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1), last: map[string]uint64{}}
+	channel := inproc.New()
+	execwirev1.RegisterSessionServiceServer(channel, s)
+	execwirev1.RegisterProcessServiceServer(channel, s)
+	execwirev1.RegisterEnvironmentServiceServer(channel, s)
+	t.Cleanup(channel.Close)
+	return s, &core{t: t, channel: channel}
+}
+
+func (s *scriptedCore) GetEnvironment(context.Context, *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
+	return &execwirev1.GetEnvironmentResponse{}, nil
+}
+
+func (s *scriptedCore) AttachSession(stream grpc.BidiStreamingServer[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]) error {
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	err := stream.Send(&execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Attached{
+		Attached: &execwirev1.SessionAttached{Session: &execwirev1.Session{SessionId: "s"},
+			OutputWindowBytes: scriptedWindow, OutputWindowEvents: scriptedWindow}}})
+	if err != nil {
+		return err
+	}
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	requests := make(chan *execwirev1.AttachSessionRequest)
+	go func() { // ends with the stream
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case requests <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case m := <-requests:
+			s.note(m)
+		case m := <-s.feed:
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		case err := <-s.end:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *scriptedCore) note(m *execwirev1.AttachSessionRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m := m.GetMessage().(type) {
+	case *execwirev1.AttachSessionRequest_Acknowledge:
+		s.told = append(s.told, fmt.Sprintf("%s %d", m.Acknowledge.GetProcessId(), m.Acknowledge.GetSeq()))
+	case *execwirev1.AttachSessionRequest_Pong:
+		s.told = append(s.told, fmt.Sprintf("pong %d", m.Pong.GetNonce()))
+	}
+}
+
+func (s *scriptedCore) ListProcesses(context.Context, *execwirev1.ListProcessesRequest) (*execwirev1.ListProcessesResponse, error) {
+	list := &execwirev1.ListProcessesResponse{}
+	for id, last := range s.last {
+		list.Processes = append(list.Processes, &execwirev1.Process{ProcessId: id, LastSeq: last})
+	}
+	return list, nil
+}
+
+func (s *scriptedCore) ReadOutput(ctx context.Context, req *execwirev1.ReadOutputRequest) (*execwirev1.ReadOutputResponse, error) {
+	answer := &execwirev1.ReadOutputResponse{NextAfterSeq: req.GetAfterSeq(), LastSeq: s.last[req.GetProcessId()]}
+	for seq := req.GetAfterSeq() + 1; seq <= answer.GetLastSeq(); seq++ {
+		answer.Events = append(answer.Events, outputEvent(seq, 1))
+		answer.NextAfterSeq = seq
+	}
+	if len(answer.GetEvents()) == 0 && req.GetWait() != nil {
+		late := time.NewTimer(req.GetWait().AsDuration())
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	return answer, nil
+}
+
+func (s *scriptedCore) CloseSession(context.Context, *execwirev1.CloseSessionRequest) (*execwirev1.CloseSessionResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finished = true
+	return &execwirev1.CloseSessionResponse{}, nil
+}
+
+func outputEvent(seq uint64, bytes int) *execwirev1.ProcessEvent {
+	return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Output{Output: &execwirev1.ProcessOutput{
+		Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDOUT, Data: make([]byte, bytes)}}}
+}
+
+// say has the core send events of a process, one byte each.
+func (s *scriptedCore) say(id string, seqs ...uint64) {
+	var events []*execwirev1.ProcessEvent
+	for _, seq := range seqs {
+		events = append(events, outputEvent(seq, 1))
+	}
+	s.sendEvents(id, events...)
+}
+
+func (s *scriptedCore) sendEvents(id string, events ...*execwirev1.ProcessEvent) {
+	s.feed <- &execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Events{
+		Events: &execwirev1.SessionEvents{ProcessId: id, Events: events}}}
+}
+
+// wasTold returns what the core was told so far.
+func (s *scriptedCore) wasTold() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := slices.Clone(s.told)
+	return strings.Join(told, ", ")
+}

@@ -1,0 +1,285 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// expect checks what the core was told so far, and what was pushed.
+func expect(t *testing.T, s *scriptedCore, cl *client, told string, pushed ...uint64) {
+	t.Helper()
+	synctest.Wait()
+	if got := s.wasTold(); got != told {
+		t.Errorf("the core was told %q, want %q", got, told)
+	}
+	var seqs []uint64
+	for _, f := range cl.all() {
+		if f.Method != "" {
+			seqs = append(seqs, f.Params.Seq)
+		}
+	}
+	if !slices.Equal(seqs, pushed) {
+		t.Errorf("events %v were pushed, want %v", seqs, pushed)
+	}
+}
+
+func TestWatermarksAreSetInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		s.say("p", 1, 2)
+		time.Sleep(watermarkInterval - 1)
+		expect(t, s, cl, "", 1, 2)
+		time.Sleep(time.Nanosecond)
+		expect(t, s, cl, "p 2", 1, 2)
+		time.Sleep(time.Hour)
+		expect(t, s, cl, "p 2", 1, 2)
+
+		s.sendEvents("p", outputEvent(3, scriptedWindow/watermarkPart)) // at once
+		expect(t, s, cl, "p 2, p 3", 1, 2, 3)
+	})
+}
+
+// TestWhatIsNotReadIsNotAcknowledged stops reading once the client has shown
+// that it can prove what it reads.
+func TestWhatIsNotReadIsNotAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		s.say("p", 1)
+		time.Sleep(watermarkInterval)
+		expect(t, s, cl, "p 1", 1)
+		cl.stopReading()
+		s.say("p", 2) // the client is about to read this one
+		s.say("p", 3)
+		time.Sleep(time.Hour)
+		expect(t, s, cl, "p 1", 1, 2)
+		cl.resumeReading()
+		expect(t, s, cl, "p 1, p 3", 1, 2, 3)
+	})
+}
+
+// TestAClientThatAnswersNoPingIsTrusted waits for the first answer and then
+// takes what was written for read, until an answer comes.
+func TestAClientThatAnswersNoPingIsTrusted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("", func(p *pipe, _ *Config) { p.deaf = true })
+		s.say("p", 1)
+		time.Sleep(watermarkInterval + proofPatience - 1)
+		expect(t, s, cl, "", 1)
+		time.Sleep(time.Nanosecond)
+		expect(t, s, cl, "p 1", 1)
+		s.say("p", 2)
+		time.Sleep(watermarkInterval)
+		expect(t, s, cl, "p 1, p 2", 1, 2)
+
+		cl.pipe.mu.Lock()
+		cl.pipe.deaf = false
+		cl.pipe.changed.Broadcast()
+		cl.pipe.mu.Unlock()
+		synctest.Wait() // from now on it has to prove
+		cl.stopReading()
+		s.say("p", 3)
+		s.say("p", 4)
+		time.Sleep(time.Hour)
+		expect(t, s, cl, "p 1, p 2", 1, 2, 3)
+	})
+}
+
+func TestThePingOfTheCoreIsAnsweredByTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		ping := func(nonce uint64) {
+			s.feed <- &execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Ping{Ping: &execwirev1.SessionPing{Nonce: nonce}}}
+		}
+		ping(1)
+		expect(t, s, cl, "pong 1")
+		cl.pipe.mu.Lock()
+		cl.pipe.deaf = true
+		cl.pipe.mu.Unlock()
+		for nonce := range uint64(5) {
+			ping(nonce + 2)
+		}
+		time.Sleep(time.Hour)
+		expect(t, s, cl, "pong 1")
+		cl.pipe.mu.Lock()
+		cl.pipe.deaf = false
+		cl.pipe.changed.Broadcast()
+		cl.pipe.mu.Unlock()
+		expect(t, s, cl, "pong 1, pong 2, pong 6")
+	})
+}
+
+// TestAHoleIsTakenWhenItWasRead resumes a session in which nothing was
+// acknowledged of what a process said.
+func TestAHoleIsTakenWhenItWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		s.last["p"] = 3
+		cl := core.connect()
+		cl.must("initialize", map[string]any{"clientName": "x", "resumeSessionId": "s"})
+		s.say("p", 1, 2, 3)
+		time.Sleep(time.Hour)
+		expect(t, s, cl, "")
+		cl.notify("initialized", nil)
+		s.say("p", 4)
+		time.Sleep(holePatience - 1)
+		expect(t, s, cl, "", 4)
+
+		cl.must("process/read", map[string]any{"processId": "p", "afterSeq": 1})
+		expect(t, s, cl, "p 1", 4) // says the client itself
+		time.Sleep(watermarkInterval)
+		expect(t, s, cl, "p 1, p 4", 4) // once the answer is proven to have been read
+	})
+}
+
+func TestAHoleThatIsNotReadIsTakenAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		s.last["p"], s.last["q"] = 3, 2
+		cl, _ := core.attach("s")
+		s.say("p", 1, 2, 3, 4)
+		s.say("q", 2)
+		time.Sleep(holePatience / 2)
+		cl.must("process/read", map[string]any{"processId": "q", "afterSeq": 0})
+		time.Sleep(holePatience/2 - 1)
+		expect(t, s, cl, "q 2", 4)
+		time.Sleep(time.Nanosecond + watermarkInterval)
+		expect(t, s, cl, "q 2, p 4", 4)
+	})
+}
+
+// TestAGapIsPushedWithTheNextEvent has output lost in the middle, and in a hole,
+// where the client finds it by reading.
+func TestAGapIsPushedWithTheNextEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		s.last["q"] = 9
+		cl, _ := core.attach("s")
+		gap := func(first uint64) *execwirev1.ProcessEvent {
+			return &execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Gap{Gap: &execwirev1.OutputGap{FirstAvailableSeq: first, DroppedBytes: 7}}}
+		}
+		s.sendEvents("p", outputEvent(1, 1), gap(5))
+		s.sendEvents("p", outputEvent(5, 1), outputEvent(6, 1))
+		s.sendEvents("q", gap(4), outputEvent(4, 1))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		var gaps []string
+		for _, f := range cl.all() {
+			if f.Params.Gap != nil {
+				gaps = append(gaps, fmt.Sprintf("%s %d %v", f.Params.ProcessID, f.Params.Seq, *f.Params.Gap))
+			}
+		}
+		if want := []string{"p 5 {5 7}"}; !slices.Equal(gaps, want) {
+			t.Errorf("gaps are told as %v, want %v", gaps, want)
+		}
+	})
+}
+
+// TestTheEndOfTheAttachmentEndsTheConnection tells the client why.
+func TestTheEndOfTheAttachmentEndsTheConnection(t *testing.T) {
+	reason := func(code codes.Code, reason string) error {
+		st, err := status.New(code, "the core's words").WithDetails(&errdetails.ErrorInfo{Domain: coreErrors, Reason: reason})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Err()
+	}
+	for name, test := range map[string]struct {
+		end  error
+		code int
+		good bool
+	}{
+		"taken over":  {reason(codes.Aborted, "SESSION_TAKEN_OVER"), closePolicy, false},
+		"closed":      {reason(codes.Aborted, "SESSION_CLOSED"), closePolicy, false},
+		"draining":    {reason(codes.Unavailable, "DRAINING"), closeGoingAway, true},
+		"unreachable": {status.Error(codes.Unavailable, "connection refused"), closeTryAgain, false},
+		"failed":      {reason(codes.Internal, "INTERNAL"), closeInternal, false},
+		"no reason":   {nil, closeInternal, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, core := newScriptedCore(t)
+				cl, _ := core.attach("")
+				s.end <- test.end
+				if err := cl.ended(); (err == nil) != test.good || cl.pipe.code != test.code || cl.pipe.reason == "" {
+					t.Errorf("Serve returned %v, and the connection was closed with %d %q", err, cl.pipe.code, cl.pipe.reason)
+				}
+				if s.finished {
+					t.Error("the session was ended")
+				}
+			})
+		})
+	}
+}
+
+// TestRequestsUnderWayDelayANormalEndOnlySoLong has one that never ends.
+func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		cl.ask("process/read", map[string]any{"processId": "p", "waitMs": uint64(1) << 60})
+		synctest.Wait()
+		begun := time.Now()
+		close(cl.pipe.finished)
+		if err := cl.ended(); err != nil {
+			t.Errorf("Serve returned %v", err)
+		}
+		if took := time.Since(begun); took > answerTime {
+			t.Errorf("it took %v", took)
+		}
+		if !s.finished {
+			t.Error("the session was not ended")
+		}
+	})
+}
+
+// TestNothingIsRememberedOfWhatIsOver starts from what a long-lived connection
+// would hold on to.
+func TestNothingIsRememberedOfWhatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		p := newPipe()
+		gateway, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newConnection(gateway, t.Context(), core.channel, p)
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = c.serve(t.Context()) })
+		cl := &client{t: t, pipe: p, gate: make(chan struct{}), quota: -1}
+		cl.changed.L = &cl.mu
+		close(cl.gate)
+		serving.Go(cl.read)
+		cl.initialize("")
+		for i := range 100 {
+			id := fmt.Sprint(i)
+			s.say(id, 1)
+			s.sendEvents(id, &execwirev1.ProcessEvent{Seq: 2, Event: &execwirev1.ProcessEvent_Closed{Closed: &execwirev1.ProcessClosed{}}})
+			cl.must("process/read", map[string]any{"processId": id, "afterSeq": 2})
+			cl.call("process/read", map[string]any{"processId": "unknown" + id})
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		c.mu.Lock()
+		left := len(c.records)
+		c.mu.Unlock()
+		if left != 0 {
+			t.Errorf("%d processes are remembered", left)
+		}
+		p.drop()
+		serving.Wait()
+	})
+}
