@@ -69,6 +69,9 @@ func TestTheShutdownGraceOfAClientOfJSONRPC(t *testing.T) {
 
 // A client that does not read does not hold the end of the server up for good.
 func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace = 0 })
 	c := o.meet(nil)
 	c.start("p", "yes")

@@ -141,6 +141,9 @@ func serving(t *testing.T, c *exec.Cmd) string {
 // /readyz tells whether the server answers, which a gateway waits for when it
 // begins, and finds again later.
 func TestAGatewayWithoutItsServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	upstream := "unix://" + publicDir(t) + "/s"
 	got := runCommand(t, command(t, "gateway", "--listen", "ws://127.0.0.1:0", "--upstream", upstream))
 	if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "cannot reach "+upstream) {

@@ -261,4 +261,27 @@ func TestServeAtAWebsocketDoorWithAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	converse(t, conn, greeting+startOf(2, "p", "exit 7"), "process/exited", `"exitCode":7`)
+
+	// What stops a server tells its clients how their processes ended.
+	converse(t, conn, startOf(3, "q", "echo ready; exec sleep 1000"), "process/output", `"q"`)
+	said := make(chan string, 1)
+	go func() {
+		var all strings.Builder
+		for {
+			message, err := conn.Receive()
+			if err != nil {
+				said <- all.String() + err.Error()
+				_ = conn.Close(wsconn.CodeNormal, "")
+				return
+			}
+			all.Write(message)
+		}
+	}()
+	s.stop(t, syscall.SIGTERM, syscall.SIGINT)
+	told := <-said
+	for _, piece := range []string{"process/exited", `"exitCode":137`, "process/closed", "1001"} {
+		if !strings.Contains(told, piece) {
+			t.Errorf("the client was told %s, without %s", told, piece)
+		}
+	}
 }
