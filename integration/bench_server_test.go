@@ -44,8 +44,14 @@ func (b *bench) startBare() *benchPeer {
 	return b.startPeer(nil, argv[0], argv[1:]...)
 }
 
-// startPeer runs a server that prints the URLs of its two listeners, and waits
-// until it has.
+// said reports whether a server has said all of where it listens: the two
+// transports of gRPC, or a websocket.
+func (p *benchPeer) said() bool {
+	return p.urls[jsonRPC] != "" || len(p.urls) == len(benchTransports)
+}
+
+// startPeer runs a server that prints the URLs of its listeners, and waits until
+// it has.
 func (b *bench) startPeer(settings []string, program string, arguments ...string) *benchPeer {
 	b.Helper()
 	cmd := exec.Command(program, arguments...)
@@ -61,15 +67,17 @@ func (b *bench) startPeer(settings []string, program string, arguments ...string
 	b.Cleanup(func() { stopPeer(b, cmd) })
 	p := &benchPeer{guardian: benchProcess{tb: b, pid: cmd.Process.Pid}, urls: map[string]string{}}
 	lines := bufio.NewScanner(output)
-	for len(p.urls) < len(benchTransports) && lines.Scan() {
+	for !p.said() && lines.Scan() {
 		switch url := lines.Text(); {
+		case strings.HasPrefix(url, "ws:"):
+			p.urls[jsonRPC] = url
 		case strings.HasPrefix(url, "unix:"):
 			p.urls["unix"] = url
 		case strings.HasPrefix(url, "grpc:"):
 			p.urls["TCP"] = url
 		}
 	}
-	if len(p.urls) < len(benchTransports) {
+	if !p.said() {
 		b.Fatalf("%s did not say where it listens", program)
 	}
 	p.benchProcess = p.guardian

@@ -20,14 +20,21 @@ type budgetRow struct {
 // budgetRows are the rows of the table in docs/perf.md, in its order.
 var budgetRows = []budgetRow{
 	{"spawn", measureSpawn},
+	{"spawn-jsonrpc", measureSpawnJSON},
 	{"spawn-rate", measureSpawnRate},
+	{"spawn-rate-jsonrpc", measureSpawnRateJSON},
 	{"tree", measureTree},
 	{"output", measureOutput},
+	{"output-jsonrpc", measureOutputJSON},
 	{"terminal", measureTerminal},
+	{"terminal-jsonrpc", measureTerminalJSON},
 	{"small-request", measureSmallRequest},
+	{"small-request-jsonrpc", measureSmallRequestJSON},
 	{"idle", measureIdle},
+	{"idle-jsonrpc", measureIdleJSON},
 	{"finished", measureFinished},
 	{"stalled", measureStalled},
+	{"stalled-jsonrpc", measureStalledJSON},
 	{"first-answer", measureFirstAnswer},
 }
 
