@@ -3,28 +3,40 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// errStopping is why connections of JSON-RPC end.
-var errStopping = errors.New("the server stops")
+// partTimeout is how long connections of JSON-RPC may take to end once their
+// clients were cut off. Closing a websocket to a client that does not answer
+// takes most of it.
+const partTimeout = 15 * time.Second
+
+var (
+	// errStopping is why connections of JSON-RPC end.
+	errStopping = errors.New("the server stops")
+	// errPart ends the wait for connections that do not.
+	errPart = fmt.Errorf("failed to wait for connections whose calls hang: gave up after %v", partTimeout)
+)
 
 // refuse lets no new client in, and has /readyz say so.
 func (c *clients) refuse() { c.refusing.Store(true) }
 
 // stop ends every connection when its client has been told what there is to
 // tell, or does not receive it in time, and returns when all are gone and the
-// listeners closed. Calling it again returns at once.
-func (c *clients) stop() {
+// listeners closed. If some hang it leaves them behind. Calling it again returns
+// at once.
+func (c *clients) stop() error {
 	c.refuse()
 	c.mu.Lock()
 	if c.stopping {
 		c.mu.Unlock()
-		return
+		return nil
 	}
 	c.stopping = true
 	for one := range c.live {
@@ -38,12 +50,15 @@ func (c *clients) stop() {
 		c.logger.Warn("cut clients off", "reason", errFlush.Error())
 		c.cutOff(errFlush)
 	}
-	// Those that are left close their connections, which is bounded.
-	_ = c.handler.Shutdown(context.Background())
-	<-c.left
-	if err := c.server.Close(); err != nil {
-		c.logger.Warn("failed to close a listener", "error", err.Error())
+	late, cancel := context.WithTimeoutCause(context.Background(), partTimeout, errPart)
+	defer cancel()
+	err := c.handler.Shutdown(late)
+	select {
+	case <-c.left:
+	case <-late.Done():
+		err = errPart
 	}
+	return errors.Join(err, c.server.Close())
 }
 
 // cutOff ends the connections of all clients.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -116,7 +117,9 @@ func (g *Gateway) Serve(ctx context.Context) error {
 	}
 	g.clients.refuse()
 	g.clients.cutOff(errStopping)
-	g.clients.stop()
+	if stopErr := g.clients.stop(); stopErr != nil {
+		return errors.Join(err, stopErr) // those who serve wait for what hangs
+	}
 	serving.Wait()
 	return err
 }

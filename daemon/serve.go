@@ -53,9 +53,11 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	// Owners are told how their processes ended before their streams are.
 	_ = d.processesEnded() // Close returns it, too
 	healthServer.endWatches()
-	disconnected := begin(d.clients.stop)
+	var clientsErr error
+	disconnected := begin(func() { clientsErr = d.clients.stop() })
 	stopErr := stopServer(grpcServer, flushTimeout, handlerTimeout)
 	<-disconnected
+	stopErr = errors.Join(stopErr, clientsErr)
 	if stopErr != nil {
 		return errors.Join(err, stopErr, d.Close()) // the listeners are closed, and those who serve them wait for handlers
 	}
