@@ -105,7 +105,7 @@ func (c *command) kill() {
 // until the test ends. settings are in the form NAME=value.
 func serve(t testing.TB, settings ...string) *command {
 	t.Helper()
-	c := newCommand("serve", "--listen", "unix://"+filepath.Join(shortDir(t), "s"), "--listen", "grpc://127.0.0.1:0")
+	c := newCommand("serve", "--listen", "unix://"+filepath.Join(shortDir(t), "s"), "--listen", "grpc://127.0.0.1:0", "--listen", "ws://127.0.0.1:0")
 	c.Env = append(c.Env, settings...)
 	said, err := c.StdoutPipe()
 	if err != nil {
@@ -114,23 +114,20 @@ func serve(t testing.TB, settings ...string) *command {
 	c.launch(t)
 	c.urls = map[door]string{}
 	lines := bufio.NewReader(said)
-	for range 2 {
+	for range 3 {
 		line, err := lines.ReadString('\n')
 		if err != nil {
 			t.Fatalf("the server did not come up: %v\n%s", err, c.errors.String())
 		}
-		if url := strings.TrimSpace(line); strings.HasPrefix(url, "unix:") {
-			c.urls[unixDoor] = url
-		} else {
-			c.urls[tcpDoor] = url
-		}
+		url := strings.TrimSpace(line)
+		c.urls[doorOf(url)] = url
 	}
 	return c
 }
 
 // address is where the door is in the terms of package net.
 func (c *command) address(d door) string {
-	return strings.TrimPrefix(strings.TrimPrefix(c.urls[d], "unix://"), "grpc://")
+	return addressIn(c.urls[d])
 }
 
 // result is what a command left.

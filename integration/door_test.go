@@ -26,6 +26,9 @@ const (
 	inProcess door = "in process"
 	unixDoor  door = "unix"
 	tcpDoor   door = "tcp"
+
+	// websocketDoor is the one for JSON-RPC, which gRPC stories cannot use.
+	websocketDoor door = "websocket"
 )
 
 // doors are all ways in that there are; stories are told at each.
@@ -54,14 +57,21 @@ var errStop = errors.New("the test stops the server")
 // configuration.
 func newServer(t testing.TB, tune func(*config.Config)) *server {
 	t.Helper()
+	return newServerIn(t, nil, tune)
+}
+
+// newServerIn is newServer with an environment for the server; nil is ours.
+func newServerIn(t testing.TB, environ []string, tune func(*config.Config)) *server {
+	t.Helper()
 	cfg := config.Default()
-	cfg.Listen = []string{"unix://" + filepath.Join(shortDir(t), "s"), "grpc://127.0.0.1:0"}
+	cfg.Listen = []string{"unix://" + filepath.Join(shortDir(t), "s"), "grpc://127.0.0.1:0", "ws://127.0.0.1:0"}
 	if tune != nil {
 		tune(&cfg)
 	}
 	urls := make(chan string, len(cfg.Listen))
 	d, err := daemon.New(cfg, daemon.Options{
 		OnListen: func(url string) { urls <- url },
+		Environ:  environ,
 		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
@@ -76,17 +86,24 @@ func newServer(t testing.TB, tune func(*config.Config)) *server {
 	for range cfg.Listen {
 		select {
 		case url := <-urls:
-			if strings.HasPrefix(url, "unix:") {
-				s.urls[unixDoor] = url
-			} else {
-				s.urls[tcpDoor] = url
-			}
+			s.urls[doorOf(url)] = url
 		case err := <-s.served:
 			s.served <- err
 			t.Fatalf("the server did not come up: %v", err)
 		}
 	}
 	return s
+}
+
+// doorOf is the door that a server opened at a URL.
+func doorOf(url string) door {
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	case "unix":
+		return unixDoor
+	case "ws", "wss":
+		return websocketDoor
+	}
+	return tcpDoor
 }
 
 // end stops the server at once and waits for it.
@@ -100,7 +117,20 @@ func (s *server) end(t testing.TB) {
 
 // address is where the door is in the terms of package net.
 func (s *server) address(d door) string {
-	return strings.TrimPrefix(strings.TrimPrefix(s.urls[d], "unix://"), "grpc://")
+	return addressIn(s.urls[d])
+}
+
+// addressIn is what follows the scheme of a URL.
+func addressIn(url string) string {
+	_, address, _ := strings.Cut(url, "://")
+	return address
+}
+
+// core is a channel to the services that does not go through a proxy, as the
+// principal whom the websocket door lets in.
+func (s *server) core(t testing.TB) grpc.ClientConnInterface {
+	t.Helper()
+	return dial(t, "tcp", s.address(tcpDoor))
 }
 
 // connect returns a channel through the door, and the wire it goes over; nil
