@@ -25,7 +25,7 @@ const (
 	closeInternal   = 1011
 	closeTryAgain   = 1013
 	answerTime      = 2 * time.Second  // for what was asked before a normal end
-	lastWordsTime   = 2 * time.Second  // for an error that precedes a close
+	lastWordsTime   = 2 * time.Second  // for what was queued before a close
 	closeSessionFor = 30 * time.Second // for the core to end a session
 )
 
@@ -158,17 +158,7 @@ func (c *connection) refuseTooLarge(err jsonrpc.TooLarge) {
 		Message: fmt.Sprintf("a %s is larger than the limit of %d bytes: %s", what, limit, err),
 		Data:    map[string]any{"limit_bytes": limit},
 	}))
-	said := make(chan struct{})
-	c.tasks.Go(func() {
-		defer close(said)
-		c.out.flush()
-	})
-	late := time.NewTimer(lastWordsTime)
-	defer late.Stop()
-	select {
-	case <-said:
-	case <-late.C:
-	}
+	c.sayLastWords()
 	c.end(ending{closeTooBig, "a " + what + " was too large", err})
 }
 
@@ -185,9 +175,26 @@ func (c *connection) leave() {
 	case <-late.C:
 	case <-c.ctx.Done():
 	}
+	c.sayLastWords()
 	c.cancelCalls(errServed)
 	if c.session != nil {
 		c.session.close(c)
+	}
+}
+
+// sayLastWords sends what was queued before the connection is closed, for a
+// bounded time.
+func (c *connection) sayLastWords() {
+	said := make(chan struct{})
+	c.tasks.Go(func() {
+		defer close(said)
+		c.out.sayPosted()
+	})
+	late := time.NewTimer(lastWordsTime)
+	defer late.Stop()
+	select {
+	case <-said:
+	case <-late.C:
 	}
 }
 

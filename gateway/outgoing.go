@@ -74,6 +74,14 @@ func (o *outgoing) flush() {
 	}
 }
 
+// sayPosted returns when all that was queued has been said, by whomever. It
+// blocks while the client does not read.
+func (o *outgoing) sayPosted() {
+	o.sending.Lock()
+	defer o.sending.Unlock()
+	_ = o.sendPosted() // that the connection is lost is learned elsewhere
+}
+
 // sendPosted says what was queued. sending is held.
 func (o *outgoing) sendPosted() error {
 	for _, message := range o.take() {
