@@ -34,7 +34,7 @@ type outbox struct {
 	pending  []byte    // guarded by mu; nil or a buffer
 	cut      bool      // guarded by mu; what was gathered so far ends within a frame
 	pong     []byte    // guarded by mu; a whole frame, the answer to the latest ping
-	pings    []byte    // guarded by mu; whole frames; whoever asks for them bounds them
+	asking   []byte    // guarded by mu; a whole frame, the latest ping
 	promised []byte    // guarded by mu; the close frame that answers the peer's
 	parting  []byte    // guarded by mu; the close frame
 	writing  bool      // guarded by mu; the goroutine runs, or a sender writes
@@ -135,7 +135,8 @@ func (o *outbox) answer(payload []byte) {
 	o.start()
 }
 
-// ping sends a ping after all that was sent so far.
+// ping sends a ping after all that was sent so far. One that waits to be sent is
+// replaced: the answer to the latest ping answers those before it.
 func (o *outbox) ping(payload []byte) error {
 	frame := o.control(opPing, payload)
 	o.mu.Lock()
@@ -143,7 +144,7 @@ func (o *outbox) ping(payload []byte) error {
 	if err := o.usable(); err != nil {
 		return err
 	}
-	o.pings = append(o.pings, frame...)
+	o.asking = frame
 	o.start()
 	return nil
 }
@@ -198,7 +199,7 @@ func (o *outbox) key() []byte {
 // interject gathers the control frames that wait, if no data frame is cut and as
 // far as they fit. mu is held.
 func (o *outbox) interject() {
-	for _, waiting := range []*[]byte{&o.pong, &o.pings, &o.parting} {
+	for _, waiting := range []*[]byte{&o.pong, &o.asking, &o.parting} {
 		if len(*waiting) > 0 && !o.cut && len(o.pending)+len(*waiting) <= bufferBytes {
 			o.gather(*waiting)
 			*waiting = nil
@@ -247,7 +248,7 @@ func (o *outbox) stop(err error) {
 	if o.err == nil {
 		o.err = err
 	}
-	o.pending, o.pong, o.pings, o.parting = nil, nil, nil, nil
+	o.pending, o.pong, o.asking, o.parting = nil, nil, nil, nil
 	o.changed.Broadcast()
 }
 

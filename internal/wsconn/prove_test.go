@@ -188,3 +188,37 @@ func TestProveEnds(t *testing.T) {
 		})
 	}
 }
+
+// Who asks and gives up again and again, while the peer does not read, makes
+// nothing grow, and gets an answer in the end.
+func TestGivenUpQuestionsDoNotPileUp(t *testing.T) {
+	c, server, _ := stuffed(t, wsconn.Options{})
+	receiving(server)
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(enough)
+	for range 4 * wsconn.Buffered / len(frame(final|ping, "")) {
+		if err := server.Prove(ctx); !errors.Is(err, enough) {
+			t.Fatal(err)
+		}
+	}
+	proved := proving(t.Context(), server)
+	for asked := 0; ; {
+		select {
+		case err := <-proved:
+			if most := wsconn.Buffered / len(frame(final|ping, "")); err != nil || asked > most {
+				t.Errorf("proved with %v, after %d pings", err, asked)
+			}
+			return
+		default:
+		}
+		first, payload, err := c.next()
+		if err != nil {
+			t.Fatalf("no ping that is answered proves anything, after %d: %v", asked, err)
+		}
+		if first == final|ping {
+			asked++
+			c.send(t, frame(final|pong, payload))
+		}
+	}
+}
