@@ -43,7 +43,8 @@ type call struct {
 	settled    chan struct{} // closed when the header is sent or never will be
 	done       chan struct{} // closed when the call ends
 
-	cancel context.CancelCauseFunc // of the handler's context; set before the call is shared
+	cancel     context.CancelCauseFunc // of the handler's context; set before the call is shared
+	handedBack bool                    // the caller promised so; set before the call is shared
 
 	// Written before done is closed, and only read after.
 	status    *status.Status // what the client learns
