@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"io"
 	"math"
 
@@ -14,8 +15,7 @@ import (
 // downloadBytes is the data in one message of a download; see [streamBytes].
 const downloadBytes = streamBytes
 
-// DownloadFile implements the RPC. A piece is memory of its own, because within
-// this program it is the message itself that the client gets.
+// DownloadFile implements the RPC.
 func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, stream grpc.ServerStreamingServer[execwirev1.DownloadFileResponse]) error {
 	file, err := fsops.Open(pathOf(req))
 	if err != nil {
@@ -31,8 +31,9 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 	if req.Length != nil {
 		left = req.GetLength()
 	}
+	memory := newPieces(stream.Context())
 	for left > 0 {
-		piece := make([]byte, min(left, downloadBytes))
+		piece := memory.next()[:min(left, downloadBytes)]
 		n, err := io.ReadFull(file, piece)
 		if n > 0 {
 			data := &execwirev1.DownloadFileResponse_Data{Data: piece[:n]}
@@ -49,6 +50,37 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 		left -= uint64(n)
 	}
 	return nil
+}
+
+// pieces is the memory of the data of one download. Within this program it is
+// the message itself that the client gets, so a piece is used once, unless the
+// client hands messages back: then a few are used by turns.
+type pieces struct {
+	byTurns [][]byte
+	turn    int
+}
+
+// newPieces asks the stream of a call whether the client hands messages back, and
+// when; that of [grpc.Server] does not know.
+func newPieces(ctx context.Context) *pieces {
+	p := &pieces{}
+	if stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ ReuseAfter() int }); ok {
+		p.byTurns = make([][]byte, stream.ReuseAfter())
+	}
+	return p
+}
+
+// next returns memory for the next message.
+func (p *pieces) next() []byte {
+	if len(p.byTurns) == 0 {
+		return make([]byte, downloadBytes)
+	}
+	piece := &p.byTurns[p.turn]
+	p.turn = (p.turn + 1) % len(p.byTurns)
+	if *piece == nil {
+		*piece = make([]byte, downloadBytes)
+	}
+	return *piece
 }
 
 // UploadFile implements the RPC.
