@@ -20,9 +20,6 @@ const (
 	maxFileBytes = 512 << 20
 	// maxCoreMessage is the largest message that is taken from the core.
 	maxCoreMessage = 64 << 20
-	// gatheredBytes is how much of an answer is written at once, and so the memory
-	// that a large file takes on its way.
-	gatheredBytes = 4 << 20
 	// maxEntries is the most entries that fs/readDirectory returns, as with the
 	// reference.
 	maxEntries = 50_000
@@ -108,11 +105,19 @@ type fileStream struct {
 	leave  func()
 }
 
+// handingBack promises a core in the same program that a message is not used any
+// more when the next one is asked for, so that the core may use its memory again.
+// To a connection over a wire it says nothing.
+type handingBack struct{ grpc.EmptyCallOption }
+
+// HandsBack is what the option is known by.
+func (handingBack) HandsBack() {}
+
 // open begins the download.
 func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServiceClient, p clientPath) *jsonrpc.Error {
 	text, raw := p.forCore()
 	length := uint64(maxFileBytes + 1)
-	stream, err := files.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length})
+	stream, err := files.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length}, handingBack{})
 	if err != nil {
 		return contentFailure(err, p)
 	}
@@ -140,7 +145,8 @@ var errGrew = errors.New("the file grew beyond the limit while it was read")
 func (f *fileStream) streamTo(w io.Writer) error {
 	defer f.leave()
 	defer f.cancel(nil)
-	gathered := make([]byte, 0, gatheredBytes)
+	gathered, giveBack := gather()
+	defer giveBack()
 	gathered = append(gathered, contentBegin+`"`...)
 	var left, encoded []byte
 	size, piece := 0, f.first

@@ -189,7 +189,7 @@ func TestTheLargestFileIsStreamed(t *testing.T) {
 	if want := len(contentBegin) + 2 + (maxFileBytes+2)/3*4 + len(contentEnd); counted.bytes != want {
 		t.Errorf("%d bytes were written, want %d", counted.bytes, want)
 	}
-	const allowed = 64 << 20
+	const allowed = 16 << 20
 	if grown := int64(counted.most) - int64(counted.before); grown > allowed {
 		t.Errorf("memory grew by %d bytes, at most %d may be", grown, allowed)
 	}
