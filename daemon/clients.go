@@ -61,9 +61,10 @@ type client struct {
 // serves.
 func newClients(config clientsConfig) (*clients, error) {
 	cfg := config.cfg
+	budget := wsconn.NewBudget(int64(cfg.IncomingTotal))
 	translator, err := gateway.New(gateway.Config{
 		Requests: int(cfg.Requests), ControlRequests: int(cfg.ControlRequests),
-		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Logger: config.logger,
+		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Budget: budget, Logger: config.logger,
 	})
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func newClients(config clientsConfig) (*clients, error) {
 	c.hasLeft = sync.OnceFunc(func() { close(c.left) })
 	c.handler = gateway.NewHandler(gateway.HTTPConfig{
 		Websocket: wsconn.Options{
-			FrameBytes: int64(cfg.Frame), MessageBytes: int64(cfg.Request), PingInterval: time.Duration(cfg.PingInterval),
+			FrameBytes: int64(cfg.Frame), MessageBytes: int64(cfg.Request), Budget: budget, PingInterval: time.Duration(cfg.PingInterval),
 			DeadAfter: time.Duration(cfg.KeepaliveInterval + cfg.KeepaliveTimeout), Label: "exec-server websocket",
 		},
 		Origins:      cfg.Origins,

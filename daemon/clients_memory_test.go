@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/wsconn"
 )
 
 // idleConnectionBytes is what an idle connection may cost, its session and
@@ -70,4 +72,49 @@ func TestAnIdleClientCostsLittle(t *testing.T) {
 	if each > idleConnectionBytes {
 		t.Errorf("an idle connection costs %d bytes, and may cost %d", each, idleConnectionBytes)
 	}
+}
+
+// Clients that begin large messages and do not end them take no more than they
+// may all together: one more is told so, and others are served.
+func TestLargeMessagesOfAllClientsAreBounded(t *testing.T) {
+	const message, many = 100 << 10, 4 // each takes 128 KiB, of which 64 KiB do not count
+	o := open(t, func(cfg *config.Config) { cfg.Request, cfg.IncomingTotal = 128<<10, many*64<<10 })
+	begin := func() *rpc {
+		c, err := o.dial(wsconn.DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := c.conn.Begin()
+		if err == nil {
+			_, err = w.Write(make([]byte, message))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for range many {
+		c := begin()
+		received := make(chan struct{})
+		go func() { // which takes the answer to the question
+			defer close(received)
+			_, _ = c.conn.Receive()
+		}()
+		if err := c.conn.Prove(o.ctx); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = c.conn.Close(0, "")
+			<-received
+		})
+	}
+	refused := begin()
+	if answer, err := refused.conn.Receive(); !strings.Contains(string(answer), "incoming_bytes_total") {
+		t.Errorf("one more was told %s, %v", answer, err)
+	}
+	var closed *wsconn.ClosedError
+	if _, err := refused.conn.Receive(); !errors.As(err, &closed) || closed.Code != 1013 {
+		t.Errorf("one more ended with %v", err)
+	}
+	o.meet(nil).ask("environment/status", nil)
 }

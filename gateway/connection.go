@@ -14,6 +14,7 @@ import (
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/wsconn"
 )
 
 // Status codes with which a websocket is closed.
@@ -128,11 +129,14 @@ func (c *connection) receiveAll() error {
 // finish ends everything after the last message, and returns what Serve does.
 func (c *connection) finish(received error) error {
 	var tooLarge jsonrpc.TooLarge
+	var full *wsconn.BudgetError
 	switch {
 	case errors.Is(received, io.EOF) && !c.hasEnded():
 		c.leave()
 	case errors.As(received, &tooLarge):
 		c.refuseTooLarge(tooLarge)
+	case errors.As(received, &full):
+		c.hangUp(budgetReached(), ending{closeTryAgain, "too many large messages at once", received})
 	}
 	c.cancel(errServed)
 	c.unlimitAll()
@@ -153,13 +157,19 @@ func lostError(received error) error {
 // refuseTooLarge says why nothing more is read, and hangs up.
 func (c *connection) refuseTooLarge(err jsonrpc.TooLarge) {
 	what, limit := err.TooLarge()
-	c.out.post(appendRefusal(nil, jsonrpc.NoID, &jsonrpc.Error{
+	c.hangUp(&jsonrpc.Error{
 		Code:    jsonrpc.CodeInvalidRequest,
 		Message: fmt.Sprintf("a %s is larger than the limit of %d bytes: %s", what, limit, err),
 		Data:    map[string]any{"limit_bytes": limit},
-	}))
+	}, ending{closeTooBig, "a " + what + " was too large", err})
+}
+
+// hangUp says why nothing more is read, for a bounded time, and ends the
+// connection.
+func (c *connection) hangUp(reason *jsonrpc.Error, e ending) {
+	c.out.post(appendRefusal(nil, jsonrpc.NoID, reason))
 	c.sayLastWords()
-	c.end(ending{closeTooBig, "a " + what + " was too large", err})
+	c.end(e)
 }
 
 // leave ends the session because the client ended the connection normally. What

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/wsconn"
 )
 
 // Defaults of [Config].
@@ -32,6 +33,11 @@ type Config struct {
 	// Incoming is how many bytes of messages the requests in flight may have
 	// together, one request excepted. 0 is DefaultIncoming.
 	Incoming int
+	// Budget bounds what the requests in flight on all connections that have it
+	// take together, beside what each connection may have in any case
+	// ([wsconn.OwnBytes]). It is for that of the websockets, so that it bounds
+	// messages from their first byte to their answer. nil is no bound.
+	Budget *wsconn.Budget
 	// Outgoing is how many bytes of refusals and of answers to what comes before
 	// initialized may wait behind a client that does not read. A client that goes
 	// on asking beyond it is disconnected, as if its connection was lost. Other

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/wsconn"
 )
 
 func TestInitializeTellsSessionAndMachine(t *testing.T) {
@@ -127,6 +128,22 @@ func TestTooLargeIsToldBeforeTheClose(t *testing.T) {
 	var tooLarge jsonrpc.TooLarge
 	if err := cl.ended(); !errors.As(err, &tooLarge) || cl.pipe.code != 1009 {
 		t.Errorf("Serve returned %v, and the connection was closed with %d", err, cl.pipe.code)
+	}
+}
+
+func TestNoRoomIsToldBeforeTheClose(t *testing.T) {
+	core := newCore(t)
+	cl, session := core.attach("", func(p *pipe, _ *Config) { p.refusal = &wsconn.BudgetError{Limit: 1 << 20} })
+	close(cl.pipe.oversized)
+	if f := cl.reply("-1"); f.Error == nil || f.Error.Code != -32005 || f.Error.Data["setting"] != "incoming_bytes_total" {
+		t.Errorf("the answer is %s", f.raw)
+	}
+	var full *wsconn.BudgetError
+	if err := cl.ended(); !errors.As(err, &full) || cl.pipe.code != 1013 {
+		t.Errorf("Serve returned %v, and the connection was closed with %d", err, cl.pipe.code)
+	}
+	if _, resumed := core.attach(session); resumed != session {
+		t.Errorf("the session %s is now %s", session, resumed)
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/wsconn"
 )
 
 // checkOrder checks that every answer precedes the notifications that it causes:
@@ -198,6 +201,38 @@ func TestBytesOfRequestsAreBounded(t *testing.T) {
 		t.Errorf("the refusal is %s", f.raw)
 	}
 	cl.must("process/terminate", map[string]any{"processId": "p"})
+}
+
+// What requests take is bounded over all connections, and who sends little does
+// not notice.
+func TestBytesOfAllConnectionsAreBounded(t *testing.T) {
+	core := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 1000 })
+	budget := wsconn.NewBudget(250_000)
+	share := func(_ *pipe, c *Config) { c.Budget = budget }
+	one, _ := core.attach("", share)
+	other, _ := core.attach("", share)
+	large := strings.Repeat("x", 200_000)
+	for _, cl := range []*client{one, other} {
+		cl.start("p", "exec sleep 1000", "pipeStdin", true)
+	}
+	for range 2 { // which fill the pipe and the queue
+		one.must("process/write", writeOf("p", large[:40_000]))
+	}
+	waits := one.ask("process/write", writeOf("p", large[:100_000]))
+	one.must("environment/status", nil) // it has been taken
+	f := other.call("process/write", writeOf("p", large))
+	if f.Error == nil || f.Error.Code != -32005 || f.Error.Data["setting"] != "incoming_bytes_total" {
+		t.Errorf("beyond the budget: %.300s", f.raw)
+	}
+	other.must("process/write", writeOf("p", large[:30_000]))
+	one.must("process/terminate", map[string]any{"processId": "p"})
+	one.reply(waits)
+	deadline := time.Now().Add(patience)
+	for f := (frame{Error: &wireError{}}); f.Error != nil; { // an answer precedes the end of its request
+		if f = other.call("process/write", writeOf("p", large)); time.Now().After(deadline) {
+			t.Fatalf("when there is room again: %.300s", f.raw)
+		}
+	}
 }
 
 func TestOverlap(t *testing.T) {

@@ -5,11 +5,13 @@ import (
 	"sync"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/wsconn"
 )
 
 // permits bound the requests of one connection that are in flight.
 type permits struct {
-	requests, control, incoming int // the limits
+	requests, control, incoming int           // the limits
+	share                       *wsconn.Share // what inBytes takes of that of all connections
 
 	mu          sync.Mutex
 	inRequests  int           // guarded by mu
@@ -30,19 +32,23 @@ type permit struct {
 
 func (p *permits) limits(config Config) {
 	p.requests, p.control, p.incoming = config.Requests, config.ControlRequests, config.Incoming
+	p.share = config.Budget.Share()
 }
 
 // enter takes a permit, or says which limit was reached. It never blocks.
 func (p *permits) enter(control bool, bytes int) (permit, *jsonrpc.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	small := control && bytes <= smallRequest
 	switch {
 	case control && p.inControl >= p.control:
 		return permit{}, limitReached("control_requests_per_connection", p.control, "requests that end, signal or ask are in flight")
 	case !control && p.inRequests >= p.requests:
 		return permit{}, limitReached("requests_per_connection", p.requests, "requests are in flight")
-	case p.inBytes > 0 && p.inBytes+bytes > p.incoming && !(control && bytes <= smallRequest):
+	case p.inBytes > 0 && p.inBytes+bytes > p.incoming && !small:
 		return permit{}, limitReached("incoming_bytes_per_connection", p.incoming, "bytes of requests are in flight")
+	case !p.share.Hold(int64(p.inBytes+bytes)) && !small:
+		return permit{}, budgetReached()
 	}
 	if control {
 		p.inControl++
@@ -51,6 +57,17 @@ func (p *permits) enter(control bool, bytes int) (permit, *jsonrpc.Error) {
 	}
 	p.inBytes += bytes
 	return permit{control: control, bytes: bytes}, nil
+}
+
+// budgetReached is the refusal of a message for which all connections together
+// leave no room.
+func budgetReached() *jsonrpc.Error {
+	const setting = "incoming_bytes_total"
+	return &jsonrpc.Error{
+		Code:    jsonrpc.CodeLimitReached,
+		Message: "the requests of all connections take too much memory together: send it again later, or raise " + setting,
+		Data:    map[string]any{"setting": setting},
+	}
 }
 
 func limitReached(setting string, limit int, what string) *jsonrpc.Error {
@@ -71,6 +88,7 @@ func (p *permits) leave(held permit) {
 		p.inRequests--
 	}
 	p.inBytes -= held.bytes
+	p.share.Hold(int64(p.inBytes)) // what was let in without has less than that
 	p.wakeLocked()
 }
 

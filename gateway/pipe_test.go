@@ -20,6 +20,7 @@ type pipe struct {
 	lostOnce  sync.Once
 	finished  chan struct{} // closed when the client ended the connection normally
 	oversized chan struct{} // closed when the client sent too much
+	refusal   error         // what that is
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -34,7 +35,8 @@ type pipe struct {
 
 func newPipe() *pipe {
 	p := &pipe{capacity: 64 << 10, proves: true, in: make(chan []byte),
-		lost: make(chan struct{}), finished: make(chan struct{}), oversized: make(chan struct{})}
+		refusal: &jsonrpc.TooLargeError{What: "frame", Limit: 16 << 20},
+		lost:    make(chan struct{}), finished: make(chan struct{}), oversized: make(chan struct{})}
 	p.changed.L = &p.mu
 	return p
 }
@@ -48,7 +50,7 @@ func (p *pipe) Receive() ([]byte, error) {
 	case <-p.finished:
 		return nil, io.EOF
 	case <-p.oversized:
-		return nil, &jsonrpc.TooLargeError{What: "frame", Limit: 16 << 20}
+		return nil, p.refusal
 	case <-p.lost:
 		return nil, errLost
 	}

@@ -94,6 +94,8 @@ type Config struct {
 	ControlRequests Count `name:"control_requests_per_connection" default:"64" unit:"requests" min:"1" max:"10000" help:"Requests beside those that may be unanswered at once if they are for terminating, signalling and the like."`
 	// Incoming bounds the requests of one JSON-RPC connection in bytes.
 	Incoming Bytes `name:"incoming_bytes_per_connection" default:"256MiB" unit:"bytes" min:"64KiB" max:"16GiB" help:"Bytes of all unanswered requests of one JSON-RPC connection together, one excepted. Further ones are refused."`
+	// IncomingTotal bounds those of all of them, from their first byte.
+	IncomingTotal Bytes `name:"incoming_bytes_total" default:"1GiB" unit:"bytes" min:"128KiB" max:"1024GiB" help:"Bytes of JSON-RPC messages that are being received or unanswered on all connections together, but for the first 64KiB of each connection. A client that sends more is refused, or disconnected with code 1013. At least twice request_bytes."`
 	// Outgoing bounds what waits to be read by one JSON-RPC client.
 	Outgoing Bytes `name:"outgoing_bytes_per_connection" default:"1MiB" unit:"bytes" min:"4KiB" max:"1GiB" help:"Refusals that may wait for one client of JSON-RPC to read them; answers wait with their requests. A client that goes on asking and does not read is disconnected."`
 	// PingInterval is how often websockets are pinged.
@@ -155,6 +157,9 @@ func (c *Config) Validate() error {
 	}
 	if c.StdinQueue < c.StdinWrite {
 		return &Error{Setting: "stdin_queue_bytes", Problem: "is below stdin_write_bytes", Fix: "raise it to at least " + c.StdinWrite.String()}
+	}
+	if c.IncomingTotal < 2*c.Request {
+		return &Error{Setting: "incoming_bytes_total", Problem: "is below twice request_bytes", Fix: "raise it to at least " + (2 * c.Request).String()}
 	}
 	if err := c.validateWebsocketAuth(); err != nil {
 		return err

@@ -102,6 +102,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"secret of a token", "ws_auth = \"capability-token\"\nws_token_file = \"/t\"", "EXECWIRE_WS_SHARED_SECRET_FILE=/s", "need ws_auth to be signed-bearer-token"},
 		{"no secret", `ws_auth = "signed-bearer-token"`, "", "ws_shared_secret_file is needed when ws_auth is signed-bearer-token"},
 		{"token for signed ones", "ws_auth = \"signed-bearer-token\"\nws_shared_secret_file = \"/s\"", "EXECWIRE_WS_TOKEN_FILE=/t", "need ws_auth to be capability-token"},
+		{"too little for all", "incoming_bytes_total = 1", "", "incoming_bytes_total is below 128KiB"},
+		{"contradiction of requests", `request_bytes = "513MiB"`, "", "incoming_bytes_total is below twice request_bytes"},
 		{"contradiction of stdin", `stdin_queue_bytes = "4KiB"`, "", "below stdin_write_bytes"},
 	}
 	for _, tt := range tests {

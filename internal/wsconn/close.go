@@ -53,6 +53,7 @@ func (c *Conn) close(frame []byte) error {
 		_ = c.wire.SetReadDeadline(past)
 	}
 	draining.Wait()
+	c.share.End()
 	_ = c.ws.CloseNow() // closes nothing: the wire is ours
 	_ = c.wire.Conn.Close()
 	if err != nil {

@@ -27,6 +27,7 @@ type Conn struct {
 	end  context.CancelCauseFunc
 
 	received []byte // what Receive returned last; of the receiving goroutine
+	share    *Share // what that takes of the budget
 
 	closing sync.Once
 	closed  error // what Close returns; written in closing
@@ -34,7 +35,7 @@ type Conn struct {
 
 // newConn returns a connection that is open but for its websocket.
 func newConn(w *wire, peer string, o Options) *Conn {
-	c := &Conn{options: o, peer: o.Label + " " + peer, wire: w, raw: innermost(w.Conn), prover: newProver()}
+	c := &Conn{options: o, peer: o.Label + " " + peer, wire: w, raw: innermost(w.Conn), prover: newProver(), share: o.Budget.Share()}
 	c.over, c.end = context.WithCancelCause(context.Background())
 	return c
 }

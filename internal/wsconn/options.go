@@ -24,6 +24,10 @@ type Options struct {
 	// MessageBytes is the largest message that is received, over all its
 	// frames. 0 is DefaultMessageBytes.
 	MessageBytes int64
+	// Budget bounds what the messages that are being received take on all
+	// connections that have it, so that many large ones that come slowly do not
+	// add up. nil is no bound.
+	Budget *Budget
 	// PingInterval is the time between pings, of which one is unanswered at
 	// most. They keep what lies between the peers from forgetting the
 	// connection. 0 is none; DefaultPingInterval is usual.

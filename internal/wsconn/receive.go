@@ -30,6 +30,7 @@ var (
 // not checked to be UTF-8. The error is
 //   - io.EOF if the peer closed the connection with code 1000,
 //   - a [*TooLargeError] if a frame or the message is beyond its limit,
+//   - a [*BudgetError] if Options.Budget has no room for the message,
 //   - a [*ClosedError] in it if the peer closed the connection with another code,
 //   - net.ErrClosed in it after Close,
 //   - anything else if the connection was lost.
@@ -60,7 +61,12 @@ func (c *Conn) receive() error {
 	b := smallReceiveBuffers.Get().(*[smallReceiveBytes]byte)[:0]
 	for {
 		if len(b) == cap(b) {
-			b = grown(b)
+			larger, err := c.grown(b)
+			if err != nil {
+				c.received = b
+				return err
+			}
+			b = larger
 		}
 		n, err := message.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -74,17 +80,22 @@ func (c *Conn) receive() error {
 	}
 }
 
-// grown returns a copy of b with more room.
-func grown(b []byte) []byte {
+// grown returns a copy of b with more room, of which there is never need for
+// more than the largest message takes, and one to find that it has ended.
+func (c *Conn) grown(b []byte) ([]byte, error) {
 	var larger []byte
 	if cap(b) < largeReceiveBytes {
 		larger = largeReceiveBuffers.Get().(*[largeReceiveBytes]byte)[:len(b)]
 	} else {
-		larger = make([]byte, len(b), 2*cap(b))
+		most := min(2*int64(cap(b))-1, c.options.MessageBytes) + 1
+		if !c.share.Hold(most) {
+			return nil, &BudgetError{Limit: c.options.Budget.Limit()}
+		}
+		larger = make([]byte, len(b), most)
 	}
 	copy(larger, b)
 	keep(b)
-	return larger
+	return larger, nil
 }
 
 // keep gives a buffer up.
@@ -102,6 +113,7 @@ func (c *Conn) release() {
 	if c.received != nil {
 		keep(c.received)
 		c.received = nil
+		c.share.Hold(0)
 	}
 }
 
@@ -126,7 +138,7 @@ func (c *Conn) meaning(err error) error {
 // limitSending makes senders fail that wait for a peer that is not coming back.
 func (c *Conn) limitSending() {
 	cause := context.Cause(c.over)
-	if _, ok := cause.(*TooLargeError); ok || errors.Is(cause, net.ErrClosed) {
+	if isRefusal(cause) || errors.Is(cause, net.ErrClosed) {
 		return
 	}
 	if c.wire.failure() == nil { // a close frame, or one that is against the protocol
@@ -140,13 +152,19 @@ func (c *Conn) limitSending() {
 	_ = c.wire.SetWriteDeadline(past)
 }
 
+// isRefusal reports whether a message was refused, and its sender may be told.
+func isRefusal(cause error) bool {
+	switch cause.(type) {
+	case *TooLargeError, *BudgetError:
+		return true
+	}
+	return false
+}
+
 // ending is what Receive returns when the connection is over.
 func (c *Conn) ending() error {
 	cause := context.Cause(c.over)
-	if cause == io.EOF {
-		return io.EOF
-	}
-	if _, ok := cause.(*TooLargeError); ok {
+	if cause == io.EOF || isRefusal(cause) {
 		return cause
 	}
 	return c.failed("receive", cause)

@@ -1,0 +1,126 @@
+package wsconn_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// trickling begins a message on a new connection, of which size bytes have been
+// received.
+func trickling(t *testing.T, url string, size int) *rawConn {
+	t.Helper()
+	c := raw(t, url)
+	c.send(t, frame(text, strings.Repeat("x", size)), frame(final|ping, "read?"))
+	c.expect(t, final|pong, "read?")
+	return c
+}
+
+// Messages that come slowly do not add up beyond the budget, and who sends little
+// does not notice.
+func TestMessagesOfAllConnectionsAreBounded(t *testing.T) {
+	const large, limit = 100_000, 300_000 // three buffers for large ones, less what is their own
+	budget := wsconn.NewBudget(limit)
+	refusals := make(chan error, 1)
+	url := listen(t, wsconn.Options{MessageBytes: 2 * large, Budget: budget}, func(c *wsconn.Conn) {
+		for {
+			message, err := c.Receive()
+			var full *wsconn.BudgetError
+			switch {
+			case errors.As(err, &full):
+				refusals <- errors.Join(err, c.Send([]byte("explained")), c.Close(wsconn.CodePolicy, "full"))
+				return
+			case err != nil:
+				return
+			}
+			if err := c.Send(fmt.Appendf(nil, "got %d", len(message))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	var slow []*rawConn
+	for range limit / (2*64<<10 - wsconn.OwnBytes) {
+		slow = append(slow, trickling(t, url, large))
+	}
+	small := raw(t, url)
+	for range 3 {
+		small.send(t, frame(final|text, strings.Repeat("x", wsconn.OwnBytes-1)))
+		small.expect(t, final|text, fmt.Sprint("got ", wsconn.OwnBytes-1))
+	}
+	refused := raw(t, url)
+	refused.send(t, frame(text, strings.Repeat("x", large)))
+	refused.expect(t, final|text, "explained")
+	refused.expect(t, final|closing, parting(wsconn.CodePolicy, "full"))
+	refused.send(t, goodbye)
+	var full *wsconn.BudgetError
+	if err := <-refusals; !errors.As(err, &full) || full.Limit != limit {
+		t.Errorf("one more ends with %v", err)
+	}
+	for i, c := range slow {
+		c.send(t, frame(final|continuation, "x"))
+		c.expect(t, final|text, fmt.Sprint("got ", large+1))
+		if i == 0 { // its place is free again once the next message is waited for
+			c.send(t, frame(final|text, "and more"))
+			c.expect(t, final|text, "got 8")
+			another := trickling(t, url, large)
+			another.send(t, goodbye) // which gives its place up
+			another.expect(t, final|closing, parting(1000, ""))
+			if _, _, err := another.next(); err != io.EOF { // now it has
+				t.Errorf("after the close: %v", err)
+			}
+			trickling(t, url, large)
+		}
+	}
+}
+
+// The largest message needs no more of the budget than it has bytes.
+func TestLargestMessageFitsItsBudget(t *testing.T) {
+	const limit = 300_000
+	url := listen(t, wsconn.Options{MessageBytes: limit, Budget: wsconn.NewBudget(limit)}, echo)
+	c := raw(t, url)
+	for range 2 {
+		largest := strings.Repeat("x", limit)
+		c.send(t, frame(final|text, largest))
+		c.expect(t, final|text, largest)
+	}
+}
+
+func TestSharesOfABudget(t *testing.T) {
+	const holders, limit = 8, 3 * 1000
+	budget := wsconn.NewBudget(limit)
+	var all sync.WaitGroup
+	for range holders {
+		all.Go(func() {
+			share := budget.Share()
+			for i := range 1000 {
+				if !share.Hold(wsconn.OwnBytes) {
+					t.Error("what is its own was refused")
+				}
+				if share.Hold(wsconn.OwnBytes+1000) && i%2 == 0 {
+					share.Hold(0)
+				}
+			}
+			share.End()
+			share.End()
+			if share.Hold(wsconn.OwnBytes + 1) {
+				t.Error("a share that has ended took something")
+			}
+		})
+	}
+	all.Wait()
+	one := budget.Share()
+	if one.Hold(wsconn.OwnBytes+limit+1) || !one.Hold(wsconn.OwnBytes+limit) {
+		t.Error("what was given back is not all that there is")
+	}
+	if budget.Share().Hold(wsconn.OwnBytes + 1) {
+		t.Error("there was more than the limit")
+	}
+	if unbounded := (*wsconn.Budget)(nil).Share(); !unbounded.Hold(1 << 62) {
+		t.Error("a share of no budget has a bound")
+	}
+}
