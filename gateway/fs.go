@@ -15,12 +15,15 @@ type nothing struct{}
 // checkFile reads the path of a request, and refuses what would have to be
 // enforced: a sandbox that confines, and links that must not be followed, which
 // no core can promise yet.
-func checkFile(into *clientPath, field, raw string, sandbox json.RawMessage, follow *bool) (err *jsonrpc.Error) {
+func checkFile(into *clientPath, field, raw string, sandbox, policy json.RawMessage, follow *bool) (err *jsonrpc.Error) {
 	if *into, err = parsePath(field, raw); err != nil {
 		return err
 	}
 	if follow != nil && !*follow {
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "this server cannot refuse symbolic links: leave followSymlinks out, or use fs/canonicalize first")
+	}
+	if err := checkOlderPolicy(policy); err != nil {
+		return err
 	}
 	return checkSandbox(sandbox, confinesFiles)
 }
@@ -38,13 +41,14 @@ type fsCreateDirectoryParams struct {
 	Path      string          `param:"path"`
 	Recursive *bool           `param:"recursive,optional"`
 	Sandbox   json.RawMessage `param:"sandbox,optional"`
+	Policy    json.RawMessage `param:"sandboxPolicy,optional,named"`
 	Follow    *bool           `param:"followSymlinks,optional"`
 
 	path clientPath
 }
 
 func (p *fsCreateDirectoryParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Follow)
+	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow)
 }
 
 func (p *fsCreateDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, true }
@@ -62,6 +66,7 @@ func (p *fsCreateDirectoryParams) run(ctx context.Context, r *request) (any, *js
 type fsGetMetadataParams struct {
 	Path    string          `param:"path"`
 	Sandbox json.RawMessage `param:"sandbox,optional"`
+	Policy  json.RawMessage `param:"sandboxPolicy,optional,named"`
 	Follow  *bool           `param:"followSymlinks,optional"`
 
 	path clientPath
@@ -79,7 +84,7 @@ type fsMetadata struct {
 }
 
 func (p *fsGetMetadataParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Follow)
+	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow)
 }
 
 func (p *fsGetMetadataParams) touches() ([]string, bool) { return []string{p.path.native}, false }
@@ -105,13 +110,14 @@ type fsRemoveParams struct {
 	Recursive *bool           `param:"recursive,optional"`
 	Force     *bool           `param:"force,optional"`
 	Sandbox   json.RawMessage `param:"sandbox,optional"`
+	Policy    json.RawMessage `param:"sandboxPolicy,optional,named"`
 	Follow    *bool           `param:"followSymlinks,optional"`
 
 	path clientPath
 }
 
 func (p *fsRemoveParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Follow)
+	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow)
 }
 
 func (p *fsRemoveParams) touches() ([]string, bool) { return []string{p.path.native}, true }
@@ -131,15 +137,16 @@ type fsCopyParams struct {
 	DestinationPath string          `param:"destinationPath"`
 	Recursive       bool            `param:"recursive"`
 	Sandbox         json.RawMessage `param:"sandbox,optional"`
+	Policy          json.RawMessage `param:"sandboxPolicy,optional,named"`
 
 	source, destination clientPath
 }
 
 func (p *fsCopyParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.source, "sourcePath", p.SourcePath, p.Sandbox, nil); err != nil {
+	if err := checkFile(&p.source, "sourcePath", p.SourcePath, p.Sandbox, p.Policy, nil); err != nil {
 		return err
 	}
-	return checkFile(&p.destination, "destinationPath", p.DestinationPath, nil, nil)
+	return checkFile(&p.destination, "destinationPath", p.DestinationPath, nil, nil, nil)
 }
 
 func (p *fsCopyParams) touches() ([]string, bool) {
@@ -160,6 +167,7 @@ func (p *fsCopyParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error
 type fsCanonicalizeParams struct {
 	Path    string          `param:"path"`
 	Sandbox json.RawMessage `param:"sandbox,optional"`
+	Policy  json.RawMessage `param:"sandboxPolicy,optional,named"`
 
 	path clientPath
 }
@@ -170,7 +178,7 @@ type fsPath struct {
 }
 
 func (p *fsCanonicalizeParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, nil)
+	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, nil)
 }
 
 func (p *fsCanonicalizeParams) touches() ([]string, bool) { return []string{p.path.native}, false }

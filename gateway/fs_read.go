@@ -28,13 +28,14 @@ const (
 type fsReadFileParams struct {
 	Path    string          `param:"path"`
 	Sandbox json.RawMessage `param:"sandbox,optional"`
+	Policy  json.RawMessage `param:"sandboxPolicy,optional,named"`
 	Follow  *bool           `param:"followSymlinks,optional"`
 
 	path clientPath
 }
 
 func (p *fsReadFileParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Follow)
+	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow)
 }
 
 func (p *fsReadFileParams) touches() ([]string, bool) { return []string{p.path.native}, false }
@@ -182,6 +183,7 @@ func (f *fileStream) streamTo(w io.Writer) error {
 type fsReadDirectoryParams struct {
 	Path    string          `param:"path"`
 	Sandbox json.RawMessage `param:"sandbox,optional"`
+	Policy  json.RawMessage `param:"sandboxPolicy,optional,named"`
 
 	path clientPath
 }
@@ -202,7 +204,7 @@ type fsEntry struct {
 }
 
 func (p *fsReadDirectoryParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, nil)
+	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, nil)
 }
 
 func (p *fsReadDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, false }

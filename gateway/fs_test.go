@@ -234,6 +234,17 @@ func TestSandboxesOnFiles(t *testing.T) {
 		cl.refused("fs/copy", params, -32600, "no sandbox that can enforce the policy")
 	}
 	cl.refused("fs/writeFile", sandbox(`{"sandboxPolicy":{"type":"readOnly"}}`), -32602, "missing field `permissions`")
+	older := func(policy string) map[string]any {
+		return map[string]any{"path": dir + "/f", "dataBase64": "eA==", "sandboxPolicy": json.RawMessage(policy),
+			"sourcePath": dir + "/f", "destinationPath": dir + "/g", "recursive": false}
+	}
+	for method, known := range methods {
+		if known.group == groupFiles {
+			cl.refused(method, older(`{"type":"readOnly","networkAccess":false}`), -32600, "no sandbox that can enforce the policy")
+			cl.refused(method, older(`{"type":"workspaceWrite","writableRoots":[]}`), -32600, "no sandbox that can enforce the policy")
+			cl.refused(method, older(`{}`), -32602, "missing field `type`")
+		}
+	}
 	cl.refused("fs/writeFile", map[string]any{"path": dir + "/f", "dataBase64": "eA==", "followSymlinks": false}, -32600, "followSymlinks")
 	if got, err := os.ReadFile(dir + "/f"); err != nil || string(got) != "kept" {
 		t.Errorf("the file has %q: %v", got, err)
@@ -243,6 +254,9 @@ func TestSandboxesOnFiles(t *testing.T) {
 		`{"permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}` + level, `null`,
 	} {
 		cl.must("fs/writeFile", sandbox(free))
+	}
+	for _, free := range []string{`{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"restricted"}`, `null`} {
+		cl.must("fs/writeFile", older(free))
 	}
 }
 

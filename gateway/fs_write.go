@@ -20,6 +20,7 @@ type fsWriteFileParams struct {
 	Path       string          `param:"path"`
 	DataBase64 jsonrpc.Text    `param:"dataBase64"`
 	Sandbox    json.RawMessage `param:"sandbox,optional"`
+	Policy     json.RawMessage `param:"sandboxPolicy,optional,named"`
 	Follow     *bool           `param:"followSymlinks,optional"`
 
 	path clientPath
@@ -28,14 +29,14 @@ type fsWriteFileParams struct {
 
 // check decodes the data, which is in the memory of the message.
 func (p *fsWriteFileParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.path, "path", p.Path, p.Sandbox, p.Follow); err != nil {
+	if err := checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow); err != nil {
 		return err
 	}
 	data, err := jsonrpc.DecodeBase64(p.DataBase64)
 	if err != nil {
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: %v", err)
 	}
-	p.data, p.DataBase64, p.Sandbox = data, nil, nil
+	p.data, p.DataBase64, p.Sandbox, p.Policy = data, nil, nil, nil
 	return nil
 }
 

@@ -59,6 +59,28 @@ func checkSandbox(raw json.RawMessage, what confines) *jsonrpc.Error {
 	return errSandboxUnavailable()
 }
 
+// olderPolicyParams is the parameter sandboxPolicy, which clients of April 2026
+// have in the place of sandbox.
+type olderPolicyParams struct {
+	Type string `param:"type"`
+}
+
+// checkOlderPolicy is checkSandbox for that parameter. What is not known confines.
+func checkOlderPolicy(raw json.RawMessage) *jsonrpc.Error {
+	if raw == nil || string(raw) == "null" {
+		return nil
+	}
+	var policy olderPolicyParams
+	if err := jsonrpc.DecodeParams(raw, &policy); err != nil {
+		return err
+	}
+	switch policy.Type {
+	case "dangerFullAccess", "externalSandbox":
+		return nil
+	}
+	return errSandboxUnavailable()
+}
+
 func errSandboxUnavailable() *jsonrpc.Error {
 	return &jsonrpc.Error{
 		Code: jsonrpc.CodeInvalidRequest,

@@ -14,6 +14,7 @@ import (
 //	optional   the member may be absent; the field keeps what it had
 //	nullable   the member may be null; the field keeps what it had
 //	required   of a pointer: the member may be null but must be there
+//	named      the member has no place in an array
 //
 // A pointer is nil where the member is absent or null, and where an array has
 // null; without the option optional the array must have it. Members without a

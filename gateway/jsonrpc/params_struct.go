@@ -15,6 +15,7 @@ type field struct {
 	optional bool // it may be absent
 	preset   bool // it may also be left out at the end of an array
 	nullable bool // it may be null, other than a pointer, which takes null itself
+	named    bool // it has no place in an array
 }
 
 // maxFields is how many members a struct may have.
@@ -22,6 +23,7 @@ const maxFields = 64
 
 func structDecoder(t reflect.Type) decoder {
 	fields := fieldsOf(t)
+	positions := slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f.named })
 	expected := "struct"
 	if name := t.Name(); name != "" {
 		expected += " " + strings.ToUpper(name[:1]) + name[1:]
@@ -31,7 +33,7 @@ func structDecoder(t reflect.Type) decoder {
 		case '{':
 			decodeMembers(s, into, fields)
 		case '[':
-			decodePositions(s, into, fields, expected)
+			decodePositions(s, into, positions, expected)
 		default:
 			s.wrongType(expected)
 		}
@@ -55,6 +57,8 @@ func fieldsOf(t reflect.Type) []field {
 				f.optional, f.preset = true, true
 			case "nullable":
 				f.nullable = true
+			case "named":
+				f.named = true
 			case "required":
 				f.optional = false
 			default:

@@ -101,6 +101,28 @@ func TestDecodeParams(t *testing.T) {
 	}
 }
 
+func TestDecodeParamsTakesWhatHasNoPlaceByItsName(t *testing.T) {
+	type params struct {
+		First  string `param:"first"`
+		Named  string `param:"named,optional,named"`
+		Second string `param:"second,optional"`
+	}
+	for text, want := range map[string]params{
+		`["a","b"]`:                 {First: "a", Second: "b"},
+		`["a"]`:                     {First: "a"},
+		`{"first":"a","named":"n"}`: {First: "a", Named: "n"},
+	} {
+		var got params
+		if err := DecodeParams([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s becomes %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	err := DecodeParams([]byte(`["a","b","c"]`), &params{})
+	if want := "invalid length 3, expected struct Params with 2 elements"; err == nil || err.Message != want {
+		t.Errorf("too many elements are answered with %v, want %s", err, want)
+	}
+}
+
 func TestDecodeParamsKeepsWhatIsAbsent(t *testing.T) {
 	got := everything{Text: "before", Flag: true, Data: Base64("before")}
 	if err := DecodeParams([]byte(`{"nullable":null,"flag":null}`), &got); err != nil {
