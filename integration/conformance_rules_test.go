@@ -35,7 +35,8 @@ func TestTheComparisonSeesDifferences(t *testing.T) {
 			`{"result":{"entries":[{"fileName":"b"}]}}`, true},
 		{"the directory of this run", `{"result":{"path":"${TMP}/f"}}`, `{"result":{"path":"/tmp/here/f"}}`, false},
 		{"another directory", `{"result":{"path":"${TMP}/f"}}`, `{"result":{"path":"/tmp/there/f"}}`, true},
-		{"the same next number", `{"result":{"nextSeq":2}}`, `{"result":{"nextSeq":2}}`, false},
+		{"the same number for another place", `{"result":{"nextSeq":2}}`, `{"result":{"nextSeq":2}}`, true},
+		{"the same number for an unknown place", `{"result":{"nextSeq":9}}`, `{"result":{"nextSeq":9}}`, false},
 		{"the same place", `{"result":{"nextSeq":2}}`, `{"result":{"nextSeq":3}}`, false},
 		{"another place", `{"result":{"nextSeq":2}}`, `{"result":{"nextSeq":4}}`, true},
 	} {
