@@ -92,11 +92,12 @@ func decodeNothing(c call) func([]byte) (call, *jsonrpc.Error) {
 // request is one request that is being carried out.
 type request struct {
 	*connection
-	id     jsonrpc.ID
-	call   call
-	permit permit
-	turn   turn
-	holds  []*hold
+	id      jsonrpc.ID
+	call    call
+	permit  permit
+	hasLeft bool // the permit was given back
+	turn    turn
+	holds   []*hold
 }
 
 // request takes a request from the receiving goroutine.
@@ -152,8 +153,17 @@ func (r *request) serve() {
 	if streamed {
 		r.turn.end()
 	}
-	r.permits.leave(r.permit)
+	r.leavePermit() // where nothing could be said
+	r.permits.answered()
 	r.release()
+}
+
+// leavePermit gives the permit back, once.
+func (r *request) leavePermit() {
+	if !r.hasLeft {
+		r.hasLeft = true
+		r.permits.leave(r.permit)
+	}
 }
 
 // carryOut waits until it is the request's turn and carries it out.
@@ -164,7 +174,7 @@ func (r *request) carryOut() (any, *jsonrpc.Error) {
 	return r.call.run(r.calls, r)
 }
 
-// answer says the answer. If it cannot be said, the receiving goroutine learns
+// answer says the answer, and gives the permit back right before. If it cannot be said, the receiving goroutine learns
 // that the connection is lost, or is told.
 func (r *request) answer(result any, failed *jsonrpc.Error) {
 	if streamed, ok := result.(streamable); ok && failed == nil {
@@ -179,6 +189,7 @@ func (r *request) answer(result any, failed *jsonrpc.Error) {
 			return nil, false
 		}
 		said = true
+		r.leavePermit()
 		return r.appendAnswer(dst, result, failed), true
 	})
 	if err != nil {
@@ -208,6 +219,7 @@ func (r *request) appendHead(dst []byte) []byte {
 }
 
 func (r *request) streamAnswer(w io.Writer, result streamable) error {
+	r.leavePermit()
 	if _, err := w.Write(r.appendHead(nil)); err != nil {
 		return err
 	}

@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"context"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/inproc"
@@ -28,6 +30,7 @@ type core struct {
 type coreSettings struct {
 	limits   server.Limits
 	sessions coresession.Config
+	wire     bool // the core is reached over a connection
 }
 
 func newCore(t testing.TB, change ...func(*coreSettings)) *core {
@@ -54,14 +57,42 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))
 	srv.Register(channel)
+	c := &core{t: t, channel: channel}
+	hangUp := func() {}
+	if set.wire {
+		c.channel, hangUp = overWire(t, srv)
+	}
 	t.Cleanup(func() {
+		hangUp()
 		if err := sessions.Close(context.Background()); err != nil {
 			t.Errorf("closing the sessions: %v", err)
 		}
 		channel.Close()
 		srv.Close()
 	})
-	return &core{t: t, channel: channel}
+	return c
+}
+
+// overWire serves gRPC on loopback.
+func overWire(t testing.TB, srv *server.Server) (conn *grpc.ClientConn, hangUp func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := grpc.NewServer(grpc.ChainUnaryInterceptor(srv.UnaryInterceptors()...), grpc.ChainStreamInterceptor(srv.StreamInterceptors()...))
+	srv.Register(over)
+	conn, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = over.Serve(listener) })
+	return conn, sync.OnceFunc(func() {
+		_ = conn.Close()
+		over.Stop()
+		serving.Wait()
+	})
 }
 
 // connect serves a client that has said nothing yet.

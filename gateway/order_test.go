@@ -190,6 +190,14 @@ func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
 	cl.readOutput("p") // and the permits are given back
 }
 
+// TestAnAnswerGivesThePermitBack has a client that keeps to the limit exactly.
+func TestAnAnswerGivesThePermitBack(t *testing.T) {
+	cl, _ := newCore(t).attach("", func(_ *pipe, c *Config) { c.Requests = 1 })
+	for i := range 1000 {
+		cl.refused("process/read", map[string]any{"processId": fmt.Sprint(i)}, -32600, "unknown process id")
+	}
+}
+
 func TestBytesOfRequestsAreBounded(t *testing.T) {
 	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 1000 }).attach("", func(_ *pipe, c *Config) { c.Incoming = 300_000 })
 	cl.start("p", "exec sleep 1000", "pipeStdin", true)
@@ -284,5 +292,29 @@ func TestFileCallsComeAfterThoseOnTheSameFiles(t *testing.T) {
 	elsewhere.end()
 	if len(order.inFlight) != 0 {
 		t.Error("something is left")
+	}
+}
+
+// TestALostConnectionGivesItsShareBack breaks one off whose requests are never
+// answered.
+func TestALostConnectionGivesItsShareBack(t *testing.T) {
+	core := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 1000 })
+	budget := wsconn.NewBudget(250_000)
+	share := func(_ *pipe, c *Config) { c.Budget = budget }
+	large := strings.Repeat("x", 150_000) // and the second does not fit beside it
+	for range 3 {
+		cl, _ := core.attach("", share)
+		cl.start("p", "exec sleep 1000", "pipeStdin", true)
+		for range 2 {
+			cl.must("process/write", writeOf("p", large[:40_000]))
+		}
+		waits := cl.ask("process/write", writeOf("p", large))
+		cl.must("environment/status", nil) // it has been taken
+		for _, f := range cl.all() {
+			if string(f.ID) == waits {
+				t.Fatalf("the write does not wait: %.300s", f.raw)
+			}
+		}
+		cl.drop()
 	}
 }

@@ -16,6 +16,9 @@ import (
 // TestAClientThatDoesNotReadLosesNothing stops reading while a process writes
 // far more than may be kept, and goes on later.
 func TestAClientThatDoesNotReadLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	core := newCore(t)
 	cl, id := core.attach("")
 	other, _ := core.attach("")
@@ -120,6 +123,9 @@ func memory() int64 {
 // TestAClientThatCannotProveDoesNotStall has transports without pings, and one
 // whose client answers none: all output comes.
 func TestAClientThatCannotProveDoesNotStall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	for name, change := range map[string]func(*pipe, *Config){
 		"standard streams": func(p *pipe, _ *Config) { p.proves = false },
 		"no pongs":         func(p *pipe, _ *Config) { p.deaf = true },
@@ -186,6 +192,8 @@ func TestReadWaitsAndSaysWhatThereIs(t *testing.T) {
 	cl.refused("process/read", map[string]any{"processId": "nope", "waitMs": 3_600_000}, -32600, "unknown process id nope")
 	cl.refused("process/read", map[string]any{"processId": "p", "afterSeq": -1}, -32602, "")
 	cl.refused("process/read", map[string]any{"processId": "p", "waitMs": 1.5}, -32602, "")
+	cl.refused("process/read", []any{"p"}, -32602, "invalid length 1, expected struct ReadParams with 4 elements")
+	cl.must("process/read", []any{"p", nil, 0, nil})
 }
 
 func TestReadIsCutBetweenChunks(t *testing.T) {

@@ -17,7 +17,8 @@ type permits struct {
 	inRequests  int           // guarded by mu
 	inControl   int           // guarded by mu
 	inBytes     int           // guarded by mu; of the messages of all
-	emptyCloses chan struct{} // guarded by mu; closed when nothing is in flight
+	unanswered  int           // guarded by mu; requests whose answers were not said
+	allAnswered chan struct{} // guarded by mu; closed when there are none
 }
 
 // smallRequest is a message, in bytes, that never has to wait for the memory of
@@ -56,6 +57,7 @@ func (p *permits) enter(control bool, bytes int) (permit, *jsonrpc.Error) {
 		p.inRequests++
 	}
 	p.inBytes += bytes
+	p.unanswered++
 	return permit{control: control, bytes: bytes}, nil
 }
 
@@ -78,7 +80,8 @@ func limitReached(setting string, limit int, what string) *jsonrpc.Error {
 	}
 }
 
-// leave gives a permit back.
+// leave gives a permit back. That comes just before the answer is said: a client
+// that has it may ask again at once.
 func (p *permits) leave(held permit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,23 +92,31 @@ func (p *permits) leave(held permit) {
 	}
 	p.inBytes -= held.bytes
 	p.share.Hold(int64(p.inBytes)) // what was let in without has less than that
-	p.wakeLocked()
 }
 
-func (p *permits) wakeLocked() {
-	if p.emptyCloses != nil && p.inRequests+p.inControl == 0 {
-		close(p.emptyCloses)
-		p.emptyCloses = nil
+// answered notes that the answer to a request that had a permit was said.
+func (p *permits) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unanswered--
+	p.wake()
+}
+
+// wake tells who waits for the last answer. mu is held.
+func (p *permits) wake() {
+	if p.allAnswered != nil && p.unanswered == 0 {
+		close(p.allAnswered)
+		p.allAnswered = nil
 	}
 }
 
-// drained returns a channel that is closed when nothing is in flight. It is
+// drained returns a channel that is closed when everything is answered. It is
 // called once, when nothing more enters.
 func (p *permits) drained() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	empty := make(chan struct{})
-	p.emptyCloses = empty
-	p.wakeLocked()
-	return empty
+	all := make(chan struct{})
+	p.allAnswered = all
+	p.wake()
+	return all
 }

@@ -13,9 +13,9 @@ import (
 // readParams are the parameters of process/read.
 type readParams struct {
 	ProcessID string  `param:"processId"`
-	AfterSeq  *uint64 `param:"afterSeq,optional"`
-	MaxBytes  *uint64 `param:"maxBytes,optional"`
-	WaitMs    *uint64 `param:"waitMs,optional"`
+	AfterSeq  *uint64 `param:"afterSeq"`
+	MaxBytes  *uint64 `param:"maxBytes"`
+	WaitMs    *uint64 `param:"waitMs"`
 }
 
 func (p *readParams) order() (string, place) { return p.ProcessID, placeAny }

@@ -94,6 +94,9 @@ func TestResumeOfWhatIsAttachedOrGone(t *testing.T) {
 
 // TestADeadClientIsTakenOver has a client that neither reads nor answers.
 func TestADeadClientIsTakenOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	core := newCore(t)
 	dead, id := core.attach("", func(p *pipe, _ *Config) { p.deaf = true })
 	second, _ := core.attach(id)
