@@ -42,6 +42,7 @@ func TestAProcessIsToldFromStartToClose(t *testing.T) {
 func TestATerminalProcess(t *testing.T) {
 	cl, _ := newCore(t).attach("")
 	cl.start("p", "stty size; echo ${SHELL:+has a shell}; cat", "tty", true, "pipeStdin", true)
+	cl.wait("the shell", func(frame) bool { return strings.Contains(saidIn(cl.frames, "p"), "shell\r\n") })
 	cl.must("process/write", writeOf("p", "typed\n\x04"))
 	text, code := cl.output("p", 1)
 	if code != 0 || !strings.Contains(text, "24 80\r\nhas a shell\r\n") || strings.Count(text, "typed\r\n") != 2 {
