@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +142,38 @@ func TestATableForWebsockets(t *testing.T) {
 	}
 	if answer := ci.start("b", "exit 0"); answer["error"] == nil {
 		t.Errorf("who is in the table no more: %v", answer)
+	}
+}
+
+// What a client of JSON-RPC may do to files is what the table gives its principal.
+func TestATableForFilesOfWebsockets(t *testing.T) {
+	dir := t.TempDir()
+	l := &locked{t: t, dir: dir}
+	const attached = `"session", "environment"`
+	o := open(t, func(cfg *config.Config) {
+		cfg.Principals = l.writeTable(l.principal("viewer", attached+`, "view", "start", "control"`) +
+			l.principal("reader", attached+`, "read_files"`) + l.principal("writer", attached+`, "write_files"`))
+	})
+	path := testcert.WriteFile(t, filepath.Join(dir, "f"), []byte("kept"))
+	params := map[string]any{"path": path, "dataBase64": "eA==", "sourcePath": path, "destinationPath": path + "2", "recursive": false}
+	reading := []string{"fs/readFile", "fs/getMetadata", "fs/canonicalize", "fs/readDirectory"}
+	writing := []string{"fs/writeFile", "fs/copy", "fs/createDirectory", "fs/remove"}
+	for name, refused := range map[string][]string{"viewer": slices.Concat(reading, writing), "reader": writing, "writer": reading} {
+		c := o.meet(bearing(tokenOf(name)))
+		for _, method := range refused {
+			if got := errorOf(c.ask(method, params)); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "does not give it the permission") {
+				t.Errorf("%s of %s is answered with %s", method, name, got)
+			}
+		}
+		if content, err := os.ReadFile(path); err != nil || string(content) != "kept" {
+			t.Fatalf("after what %s may not do, the file has %q: %v", name, content, err)
+		}
+	}
+	if answer := o.meet(bearing(tokenOf("reader"))).ask("fs/readFile", params); answer["result"] == nil {
+		t.Errorf("who may read: %v", answer)
+	}
+	if answer := o.meet(bearing(tokenOf("writer"))).ask("fs/writeFile", params); answer["result"] == nil {
+		t.Errorf("who may write: %v", answer)
 	}
 }
 
