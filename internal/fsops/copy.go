@@ -96,6 +96,9 @@ func (c *copying) file(from, to place) error {
 	case m.Type != Regular:
 		return notRegular("copy", from.path)
 	}
+	if special(to.dir, to.name, FIFO, Socket) {
+		return notRegular("copy to", to.path)
+	}
 	out, err := openAt(to.dir, to.name, always|unix.O_WRONLY|unix.O_CREAT, m.Mode&copiedMode)
 	if err != nil {
 		return notOpened("copy to", to.dir, to.name, to.path, err)

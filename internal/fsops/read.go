@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,9 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if special(unix.AT_FDCWD, path, FIFO, Socket, CharacterDevice, BlockDevice) {
+		return nil, notRegular("read", path)
+	}
 	fd, err := openPath(path, always|unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, notOpened("read", unix.AT_FDCWD, path, path, err)
@@ -43,6 +47,15 @@ func Open(path string) (*File, error) {
 		return nil, refused(IsADirectory, "read", path, "it is a directory")
 	}
 	return nil, notRegular("read", path)
+}
+
+// special reports whether a name leads to a file of one of some types that is not
+// to be opened at all: that lets whoever waits at the other end of a FIFO go on,
+// to find nobody there, and does something to some devices. What takes its place
+// after that is judged when it is open.
+func special(dir descriptor, name string, types ...Type) bool {
+	m, err := statAt(dir, name, 0)
+	return err == nil && slices.Contains(types, m.Type)
 }
 
 // notOpened types the error of an open. Sockets, and FIFOs without a reader,

@@ -24,6 +24,9 @@ func Create(path string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if special(unix.AT_FDCWD, path, FIFO, Socket) {
+		return nil, notRegular("write", path)
+	}
 	fd, err := openPath(path, always|unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, createMode)
 	if err != nil {
 		return nil, notOpened("write", unix.AT_FDCWD, path, path, err)
