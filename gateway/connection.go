@@ -25,8 +25,6 @@ const (
 	closeTooBig     = 1009
 	closeInternal   = 1011
 	closeTryAgain   = 1013
-	answerTime      = 2 * time.Second  // for what was asked before a normal end
-	lastWordsTime   = 2 * time.Second  // for what was queued before a close
 	closeSessionFor = 30 * time.Second // for the core to end a session
 )
 
@@ -170,42 +168,6 @@ func (c *connection) hangUp(reason *jsonrpc.Error, e ending) {
 	c.out.post(appendRefusal(nil, jsonrpc.NoID, reason))
 	c.sayLastWords()
 	c.end(e)
-}
-
-// leave ends the session because the client ended the connection normally. What
-// it asked before is answered first, for a bounded time.
-func (c *connection) leave() {
-	c.mu.Lock()
-	c.leaving = true
-	c.mu.Unlock()
-	late := time.NewTimer(answerTime)
-	defer late.Stop()
-	select {
-	case <-c.permits.drained():
-	case <-late.C:
-	case <-c.ctx.Done():
-	}
-	c.sayLastWords()
-	c.cancelCalls(errServed)
-	if c.session != nil {
-		c.session.close(c)
-	}
-}
-
-// sayLastWords sends what was queued before the connection is closed, for a
-// bounded time.
-func (c *connection) sayLastWords() {
-	said := make(chan struct{})
-	c.tasks.Go(func() {
-		defer close(said)
-		c.out.sayPosted()
-	})
-	late := time.NewTimer(lastWordsTime)
-	defer late.Stop()
-	select {
-	case <-said:
-	case <-late.C:
-	}
 }
 
 // hasEnded reports whether this side has ended the connection.

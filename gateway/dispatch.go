@@ -196,6 +196,7 @@ func (r *request) answer(result any, failed *jsonrpc.Error) {
 		r.end(ending{closeInternal, "an answer could not be sent", err})
 		return
 	}
+	r.out.answered.Add(1)
 	if n, ok := result.(noted); ok && failed == nil {
 		n.wasSaid()
 	}

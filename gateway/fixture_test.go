@@ -111,7 +111,7 @@ func (c *core) connect(change ...func(*pipe, *Config)) *client {
 	cl.changed.L = &cl.mu
 	close(cl.gate)
 	var running sync.WaitGroup
-	running.Go(func() { cl.served <- gateway.Serve(ctx, c.channel, p) })
+	running.Go(func() { cl.served <- gateway.Serve(ctx, c.channel, p.transport()) })
 	running.Go(cl.read)
 	c.t.Cleanup(func() {
 		cl.resumeReading()

@@ -3,6 +3,7 @@ package gateway
 import (
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
 )
@@ -22,6 +23,8 @@ const (
 type outgoing struct {
 	conn  jsonrpc.Transport
 	limit int
+
+	answered atomic.Int64 // answers, and parts of large ones, that the transport took
 
 	sending sync.Mutex // of whoever speaks
 	buffer  []byte     // guarded by sending
@@ -154,8 +157,19 @@ func (o *outgoing) streamOne(write func(w io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	if err := write(writer); err != nil {
+	if err := write(&counted{writer, &o.answered}); err != nil {
 		return err
 	}
 	return writer.Close()
+}
+
+// counted counts what is written.
+type counted struct {
+	io.Writer
+	parts *atomic.Int64
+}
+
+func (c *counted) Write(part []byte) (int, error) {
+	defer c.parts.Add(1)
+	return c.Writer.Write(part)
 }

@@ -15,6 +15,7 @@ type pipe struct {
 	capacity  int
 	proves    bool // false: like standard streams
 	deaf      bool // reads, and answers no pings
+	halves    bool // the client reads on when it has ended the conversation
 	in        chan []byte
 	lost      chan struct{} // closed when the client is gone
 	lostOnce  sync.Once
@@ -132,6 +133,23 @@ func (p *pipe) Close(code int, reason string) error {
 func (p *pipe) lose() { p.lostOnce.Do(func() { close(p.lost) }) }
 
 func (p *pipe) Peer() string { return "exec-server websocket 127.0.0.1:4711" }
+
+// halfPipe is a pipe whose client reads on.
+type halfPipe struct{ *pipe }
+
+func (p halfPipe) Listens() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.isGone()
+}
+
+// transport is what the gateway has of the pipe.
+func (p *pipe) transport() jsonrpc.Transport {
+	if p.halves {
+		return halfPipe{p}
+	}
+	return p
+}
 
 // next is the client's: it blocks for a message, nil when there are no more.
 func (p *pipe) next() []byte {

@@ -225,27 +225,6 @@ func TestTheEndOfTheAttachmentEndsTheConnection(t *testing.T) {
 	}
 }
 
-// TestRequestsUnderWayDelayANormalEndOnlySoLong has one that never ends.
-func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
-		cl.ask("process/read", map[string]any{"processId": "p", "waitMs": uint64(1) << 60})
-		synctest.Wait()
-		begun := time.Now()
-		close(cl.pipe.finished)
-		if err := cl.ended(); err != nil {
-			t.Errorf("Serve returned %v", err)
-		}
-		if took := time.Since(begun); took > answerTime {
-			t.Errorf("it took %v", took)
-		}
-		if !s.finished {
-			t.Error("the session was not ended")
-		}
-	})
-}
-
 // TestNothingIsRememberedOfWhatIsOver starts from what a long-lived connection
 // would hold on to.
 func TestNothingIsRememberedOfWhatIsOver(t *testing.T) {

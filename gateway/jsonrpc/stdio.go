@@ -71,7 +71,10 @@ type Stdio struct {
 	written chan struct{}
 }
 
-var _ Transport = (*Stdio)(nil)
+var (
+	_ Transport  = (*Stdio)(nil)
+	_ HalfCloser = (*Stdio)(nil)
+)
 
 // NewStdio returns a transport over in and out, which it closes. Their Close
 // must make a Read and a Write that block return; [OpenStdio] opens the standard
@@ -145,6 +148,13 @@ func (s *Stdio) receiveError(err error) error {
 
 // Prove implements [Transport]: standard streams prove nothing.
 func (s *Stdio) Prove(context.Context) error { return ErrCannotProve }
+
+// Listens implements [HalfCloser].
+func (s *Stdio) Listens() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost == nil && !s.closed && !isAbandoned(s.out)
+}
 
 // Peer implements [Transport].
 func (s *Stdio) Peer() string { return "exec-server stdio" }

@@ -3,8 +3,10 @@ package jsonrpc
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +26,25 @@ func OpenStdio(options StdioOptions) (*Stdio, error) {
 		return nil, errors.Join(fmt.Errorf("failed to open standard output: %w", err), in.Close())
 	}
 	return NewStdio(in, out, options), nil
+}
+
+// isAbandoned reports whether out is a file that nobody can read from any more.
+func isAbandoned(out io.Writer) bool {
+	file, ok := out.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return true
+	}
+	abandoned := false
+	err = conn.Control(func(fd uintptr) {
+		about := []unix.PollFd{{Fd: int32(fd)}} // which tells of errors and of the end without being asked
+		n, err := unix.Poll(about, 0)
+		abandoned = err == nil && n > 0
+	})
+	return abandoned || err != nil
 }
 
 // stream is a file of which Close makes a Read or Write return that blocks.

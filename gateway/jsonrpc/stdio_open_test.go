@@ -252,3 +252,43 @@ func TestOpenStdioOutlivesItsReader(t *testing.T) {
 		t.Errorf("%v: %s", program.ProcessState, said)
 	}
 }
+
+// Whoever has closed what it reads from is found without anything being written.
+func TestListensUntilNobodyReads(t *testing.T) {
+	for _, e := range makeEnds(t) {
+		t.Run(e.name, func(t *testing.T) {
+			ours, theirs := e.write, e.read
+			if e.name == "terminal" { // a program has its other end
+				ours, theirs = e.read, e.write
+			}
+			out, err := openAgain(ours, unix.O_WRONLY)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := NewStdio(io.NopCloser(strings.NewReader("")), out, StdioOptions{})
+			if _, err := s.Receive(); err != io.EOF {
+				t.Fatal(err)
+			}
+			if !s.Listens() {
+				t.Error("nobody listens, who has only ended the input")
+			}
+			if err := theirs.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if s.Listens() {
+				t.Error("somebody listens, who has gone")
+			}
+			if err := s.Close(0, ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	_, out := io.Pipe()
+	s := NewStdio(io.NopCloser(strings.NewReader("")), out, StdioOptions{})
+	if !s.Listens() {
+		t.Error("nobody listens to what cannot tell")
+	}
+	if err := s.Close(0, ""); err != nil || s.Listens() {
+		t.Errorf("closed with %v, and somebody listens: %v", err, s.Listens())
+	}
+}

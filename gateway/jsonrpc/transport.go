@@ -36,6 +36,14 @@ type Transport interface {
 	Peer() string
 }
 
+// HalfCloser is a [Transport] whose peer may go on reading when it has ended the
+// conversation, as whoever ends the standard input of a program does.
+type HalfCloser interface {
+	// Listens reports whether the peer may still read what it is sent. It may be
+	// used concurrently and does not block.
+	Listens() bool
+}
+
 // ErrCannotProve is returned by Prove of a transport that cannot know what its
 // peer has read.
 var ErrCannotProve = errors.New("jsonrpc: the transport cannot prove what its peer has read")
