@@ -61,12 +61,12 @@ func TestListenURLsAreTheReferences(t *testing.T) {
 
 func portOf(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 
-// SIGTERM and SIGINT end the server with 0, and its processes with it.
-// Connections are closed.
+// SIGTERM and SIGINT end the server with 0, and its processes with it once the
+// time for their own end has passed. Connections are closed.
 func TestSignalsEndTheServerAndItsProcesses(t *testing.T) {
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
-			server := startServer(t, "--listen", "ws://127.0.0.1:0")
+			server := startWebsocketServer(t)
 			c := websocketClient(t, server.address).initialize("")
 			c.start("p", shell("echo $$; exec sleep 1000"), nil)
 			c.until("the process says who it is", func(frames []rpcFrame) bool { return outputOf(frames, "p", "stdout") != "" })
@@ -75,7 +75,6 @@ func TestSignalsEndTheServerAndItsProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 			server.send(t, signal)
-			server.send(t, signal) // not to wait for the processes
 			if code := server.await(t); code != 0 {
 				t.Errorf("the server exited with %d: %s", code, server.errors.String())
 			}

@@ -222,7 +222,7 @@ func startServer(t testing.TB, flags ...string) *websocketServer {
 	t.Helper()
 	c := newCommand(append([]string{"serve"}, flags...)...)
 	c.Dir = shortDir(t)
-	c.Env = append(c.Env, "EXECWIRE_FAILED_ATTEMPTS=1000")
+	c.Env = append(c.Env, "EXECWIRE_FAILED_ATTEMPTS=1000", "EXECWIRE_SHUTDOWN_GRACE_PERIOD=100ms")
 	said, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -24,8 +25,10 @@ type websocketLink struct {
 	conn net.Conn
 	in   *bufio.Reader
 
-	// silent leaves pings unanswered.
+	// silent leaves pings and closes unanswered.
 	silent bool
+	// parting says that a close frame was sent.
+	parting atomic.Bool
 
 	mu sync.Mutex // keeps frames whole that are sent
 }
@@ -89,6 +92,9 @@ func (l *websocketLink) send(message []byte) error { return l.frame(opText, true
 
 // frame sends one frame. Its mask is zero, which leaves the payload as it is.
 func (l *websocketLink) frame(opcode byte, final bool, payload []byte) error {
+	if opcode == opClose {
+		l.parting.Store(true)
+	}
 	header := make([]byte, 2, 14)
 	header[0] = opcode
 	if final {
@@ -129,9 +135,7 @@ func (l *websocketLink) receive() (rpcFrame, error) {
 		kind := frameKinds[opcode]
 		switch {
 		case opcode >= opClose:
-			if opcode == opPing && !l.silent {
-				_ = l.frame(opPong, true, payload)
-			}
+			l.answer(opcode, payload)
 			return rpcFrame{kind: kind, data: payload}, nil
 		case opcode != opContinue:
 			message = rpcFrame{kind: kind, data: payload}
@@ -145,6 +149,18 @@ func (l *websocketLink) receive() (rpcFrame, error) {
 }
 
 var errMasked = errors.New("a server masked a frame")
+
+// answer answers control frames, unless the link is silent; a close only if it
+// is not itself an answer.
+func (l *websocketLink) answer(opcode byte, payload []byte) {
+	switch {
+	case l.silent:
+	case opcode == opPing:
+		_ = l.frame(opPong, true, payload)
+	case opcode == opClose && !l.parting.Load():
+		_ = l.frame(opClose, true, payload)
+	}
+}
 
 // receiveFrame returns the next frame of the wire.
 func (l *websocketLink) receiveFrame() (opcode byte, final bool, payload []byte, err error) {
