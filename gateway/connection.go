@@ -55,6 +55,8 @@ type connection struct {
 	bulk    bulk
 	pings   pinger
 
+	overfed bool // of the receiving goroutine; an answer had no room
+
 	// Of the receiving goroutine until a request is dispatched; read-only
 	// afterwards.
 	session     *session
@@ -113,15 +115,17 @@ func (c *connection) serve(ctx context.Context) error {
 	return err
 }
 
-// receiveAll takes messages until no more come, and returns why.
+// receiveAll takes messages until no more come, or none is wanted any more, and
+// returns why.
 func (c *connection) receiveAll() error {
-	for {
+	for !c.overfed {
 		data, err := c.conn.Receive()
 		if err != nil {
 			return err
 		}
 		c.receive(data)
 	}
+	return errNotReading
 }
 
 // finish ends everything after the last message, and returns what Serve does.
@@ -131,6 +135,10 @@ func (c *connection) finish(received error) error {
 	switch {
 	case errors.Is(received, io.EOF) && !c.hasEnded():
 		c.leave()
+	case errors.Is(received, errNotReading):
+		c.log.Warn("disconnecting a JSON-RPC client that does not read and goes on asking",
+			slog.Int("outgoing_bytes", c.gateway.config.Outgoing))
+		c.end(ending{closePolicy, "too many answers wait to be read", errNotReading})
 	case errors.As(received, &tooLarge):
 		c.refuseTooLarge(tooLarge)
 	case errors.As(received, &full):
@@ -243,17 +251,12 @@ func (c *connection) refuse(id jsonrpc.ID, err *jsonrpc.Error) {
 	c.answerInline(appendRefusal(nil, id, err))
 }
 
-// answerInline sends an answer without waiting for the client to read.
+// answerInline sends an answer without waiting for the client to read. It notes
+// that there is no room for it.
 func (c *connection) answerInline(message []byte) {
-	if !c.out.post(message) {
-		c.log.Warn("disconnecting a JSON-RPC client that does not read and goes on asking",
-			slog.Int("outgoing_bytes", c.gateway.config.Outgoing))
-		c.tasks.Go(func() {
-			c.end(ending{closePolicy, "too many answers wait to be read", errNotReading})
-		})
-		return
+	if c.overfed = !c.out.post(message); !c.overfed {
+		c.tasks.Go(c.out.flush)
 	}
-	c.tasks.Go(c.out.flush)
 }
 
 var errNotReading = errors.New("the client does not read its answers and goes on asking")

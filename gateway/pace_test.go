@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -85,10 +86,15 @@ func TestAnAnswerThatDoesNotComeHoldsOneProcessOnly(t *testing.T) {
 }
 
 // TestAClientThatAsksAndDoesNotReadIsDisconnected shows that what waits for it
-// is bounded, and that its session is left to its grace.
+// is bounded, that the log has one line of it however much it asks, and that its
+// session is left to its grace.
 func TestAClientThatAsksAndDoesNotReadIsDisconnected(t *testing.T) {
 	core := newCore(t)
-	cl, id := core.attach("", func(_ *pipe, c *Config) { c.Outgoing = 100_000 })
+	var logged strings.Builder // by the receiving goroutine, until Serve returns
+	cl, id := core.attach("", func(_ *pipe, c *Config) {
+		c.Outgoing = 100_000
+		c.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
 	cl.stopReading()
 	before := memory()
 	for asked := 0; ; asked++ {
@@ -103,6 +109,9 @@ func TestAClientThatAsksAndDoesNotReadIsDisconnected(t *testing.T) {
 			}
 			if grown := memory() - before; grown > 8<<20 {
 				t.Errorf("it took %d bytes", grown)
+			}
+			if lines := strings.Count(logged.String(), "\n"); lines != 1 {
+				t.Errorf("the log has %d lines of it", lines)
 			}
 			core.attach(id)
 			return
