@@ -209,6 +209,14 @@ func (p *fsReadDirectoryParams) check() *jsonrpc.Error {
 
 func (p *fsReadDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, false }
 
+// fileName is the name of an entry as clients know it.
+func fileName(e *execwirev1.DirectoryEntry) string {
+	if raw := e.GetRawName(); len(raw) > 0 {
+		return lossy(string(raw))
+	}
+	return e.GetName()
+}
+
 // run leaves out what leads to nothing, as the reference does.
 func (p *fsReadDirectoryParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
 	leave, failed := r.bulk.enter(ctx)
@@ -247,7 +255,7 @@ func (p *fsReadDirectoryParams) list(ctx context.Context, r *request, into *fsEn
 				return jsonrpc.Errorf(jsonrpc.CodeLimitReached, "directory has too many entries to list: limit is %d", maxEntries)
 			}
 			into.Entries = append(into.Entries, fsEntry{
-				FileName:    e.GetName(),
+				FileName:    fileName(e),
 				IsDirectory: e.GetTargetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY,
 				IsFile:      e.GetTargetType() == execwirev1.FileType_FILE_TYPE_REGULAR,
 			})

@@ -203,11 +203,11 @@ func TestReadDirectoryLeavesOutWhatLeadsNowhere(t *testing.T) {
 	cl, _ := core.attach("")
 	dir := t.TempDir()
 	do(t, os.WriteFile(dir+"/.f", nil, 0o644), os.Mkdir(dir+"/d", 0o755), os.Symlink(".f", dir+"/lf"), os.Symlink("d", dir+"/ld"), os.Symlink("nowhere", dir+"/dangling"),
-		os.Symlink("loop", dir+"/loop"), syscall.Mkfifo(dir+"/fifo", 0o644), os.WriteFile(dir+"/bad\xff", nil, 0o644))
+		os.Symlink("loop", dir+"/loop"), syscall.Mkfifo(dir+"/fifo", 0o644), os.WriteFile(dir+"/bad\xff", nil, 0o644), os.WriteFile(dir+"/bad\xff\xfe", nil, 0o644))
 	var got fsEntries
 	cl.decode(cl.must("fs/readDirectory", map[string]any{"path": dir}), &got)
 	slices.SortFunc(got.Entries, func(a, b fsEntry) int { return strings.Compare(a.FileName, b.FileName) })
-	want := []fsEntry{{".f", false, true}, {"bad\uFFFD", false, true}, {"d", true, false}, {"fifo", false, false}, {"ld", true, false}, {"lf", false, true}}
+	want := []fsEntry{{".f", false, true}, {"bad\uFFFD", false, true}, {"bad\uFFFD\uFFFD", false, true}, {"d", true, false}, {"fifo", false, false}, {"ld", true, false}, {"lf", false, true}}
 	if !slices.Equal(got.Entries, want) {
 		t.Errorf("the entries are %v, want %v", got.Entries, want)
 	}

@@ -22,7 +22,7 @@ func (p clientPath) like(native string) string {
 	if p.uri {
 		return "file://" + percentEncode(native)
 	}
-	return strings.ToValidUTF8(native, "\uFFFD")
+	return lossy(native)
 }
 
 // parsePath reads the path of a request, by lexical rules alone: ".." goes back
@@ -55,8 +55,8 @@ func parseFileURI(field, raw, rest string) (string, *jsonrpc.Error) {
 	case i >= 0:
 		return "", pathRefused(jsonrpc.CodeInvalidParams, field, "fragments are not allowed in path URIs")
 	}
-	if strings.IndexFunc(rest, misread) >= 0 {
-		return "", pathRefused(jsonrpc.CodeInvalidParams, field, "invalid URI: write backslashes and control characters percent-encoded")
+	if strings.IndexFunc(rest, misread) >= 0 || strings.HasSuffix(rest, " ") {
+		return "", pathRefused(jsonrpc.CodeInvalidParams, field, "invalid URI: write backslashes, control characters and a space at the end percent-encoded")
 	}
 	if authority, ok := strings.CutPrefix(rest, "//"); ok {
 		host, _, _ := strings.Cut(authority, "/")
@@ -75,8 +75,9 @@ func parseFileURI(field, raw, rest string) (string, *jsonrpc.Error) {
 	return path.Clean(native), nil
 }
 
-// misread reports characters that parsers of URLs drop or take for others,
-// which would name another file than the client meant.
+// misread reports characters that parsers of URLs drop or take for others, as
+// they drop spaces at the end, which would name another file than the client
+// meant.
 func misread(r rune) bool { return r < ' ' || r == '\\' }
 
 func pathRefused(code int, field, message string) *jsonrpc.Error {

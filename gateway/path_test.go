@@ -30,6 +30,7 @@ func TestPathForms(t *testing.T) {
 		{"file:///100%/%4/%zz", "/100%/%4/%zz", "file:///100%25/%254/%25zz"},
 		{"file:///%C3%A9/é", "/é/é", "file:///%C3%A9/%C3%A9"},
 		{"file:///bad%ff", "/bad\xff", "file:///bad%FF"},
+		{"file:///a%20", "/a ", "file:///a%20"},
 		{"file:///a%5Cb%0A", "/a\\b\n", "file:///a%5Cb%0A"},
 		{"file:///a^[b]|'&+,;=:@$!*()~", "/a^[b]|'&+,;=:@$!*()~", "file:///a^[b]|'&+,;=:@$!*()~"},
 		{"file:///%22%23%3C%3E%3F%60%7B%7D%7F", "/\"#<>?`{}\x7f", "file:///%22%23%3C%3E%3F%60%7B%7D%7F"},
@@ -44,6 +45,7 @@ func TestPathForms(t *testing.T) {
 
 func TestPathRefusals(t *testing.T) {
 	const relative = "invalid URI: relative URL without a base"
+	const misreadable = "invalid URI: write backslashes, control characters and a space at the end percent-encoded"
 	tests := []struct {
 		raw, message string
 		code         int
@@ -66,8 +68,9 @@ func TestPathRefusals(t *testing.T) {
 		{"file:///f?q=1", "query parameters are not allowed in path URIs", -32602},
 		{"file:///f?q=1#frag", "query parameters are not allowed in path URIs", -32602},
 		{"file:///f#frag?", "fragments are not allowed in path URIs", -32602},
-		{"file:///a\\b", "invalid URI: write backslashes and control characters percent-encoded", -32602},
-		{"file:///a\nb", "invalid URI: write backslashes and control characters percent-encoded", -32602},
+		{"file:///a\\b", misreadable, -32602},
+		{"file:///a\nb", misreadable, -32602},
+		{"file:///a ", misreadable, -32602},
 	}
 	for _, tt := range tests {
 		_, err := parsePath("sourcePath", tt.raw)
