@@ -38,10 +38,10 @@ func (c *Conn) close(frame []byte) error {
 	for _, b := range c.beats {
 		b.stop()
 	}
+	// Writing first: TLS writes while it reads, when the peer asks for new keys.
+	_ = c.wire.SetWriteDeadline(time.Now().Add(c.options.CloseTimeout))
 	c.wire.endReading()
-	now := time.Now()
-	_ = c.wire.SetWriteDeadline(now.Add(c.options.CloseTimeout))
-	_ = c.wire.SetReadDeadline(now.Add(2 * c.options.CloseTimeout))
+	_ = c.wire.SetReadDeadline(time.Now().Add(2 * c.options.CloseTimeout))
 	var draining sync.WaitGroup
 	draining.Go(c.wire.drain)
 	c.wire.out.part(frame)

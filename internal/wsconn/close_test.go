@@ -1,9 +1,13 @@
 package wsconn_test
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +102,75 @@ func TestCloseDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
 	c.expect(t, final|closing, parting(1000, ""))
 	if err := <-receiving; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// entangled reads only when it can write, as TLS does when the peer asks for
+// new keys.
+type entangled struct {
+	net.Conn
+	reading   chan struct{} // closed by the first Read
+	writable  chan struct{} // closed by a deadline for writing
+	once, end sync.Once
+}
+
+func (e *entangled) Read([]byte) (int, error) {
+	e.once.Do(func() { close(e.reading) })
+	<-e.writable
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (e *entangled) Write([]byte) (int, error) {
+	<-e.writable
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (e *entangled) SetWriteDeadline(time.Time) error {
+	e.end.Do(func() { close(e.writable) })
+	return nil
+}
+
+// untangled gives entangled connections away.
+type untangled struct {
+	http.ResponseWriter
+	conn *entangled
+}
+
+func (u untangled) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(u.ResponseWriter).Hijack()
+	u.conn.Conn = conn
+	return u.conn, buffered, err
+}
+
+func TestCloseDoesNotWaitForAReaderThatWaitsForTheWriter(t *testing.T) {
+	closed := make(chan error, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn := &entangled{reading: make(chan struct{}), writable: make(chan struct{})}
+		c, err := wsconn.Accept(untangled{w, conn}, r, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+		if err != nil {
+			closed <- err
+			return
+		}
+		end := receiving(c)
+		<-conn.reading
+		sent := make(chan error, 1)
+		go func() { sent <- c.Send([]byte("stuck")) }()
+		if c.Close(wsconn.CodeGoingAway, "") == nil {
+			err = errors.New("everything was sent to a peer that does not read")
+		}
+		<-end
+		<-sent
+		closed <- err
+	}))
+	defer s.Close()
+	raw(t, "ws://"+s.Listener.Addr().String())
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Close does not return")
 	}
 }
 

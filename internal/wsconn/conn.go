@@ -43,6 +43,7 @@ func newConn(w *wire, peer string, o Options) *Conn {
 // begin makes c live on ws.
 func (c *Conn) begin(ws *websocket.Conn) *Conn {
 	ws.SetReadLimit(-1) // the watch has counted already
+	c.wire.begun.Store(true)
 	c.ws = ws
 	c.beats = []*beat{every(c.options.PingInterval, c.keepAlive()), every(c.options.DeadAfter/looksPerDeath, c.lookForDeath())}
 	return c

@@ -1,6 +1,7 @@
 package wsconn_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -84,6 +85,37 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}()
 	if _, err := wsconn.Dial(ctx, "ws://"+listener.Addr().String(), wsconn.DialOptions{}); !errors.Is(err, enough) {
 		t.Errorf("dialing: %v", err)
+	}
+}
+
+// A server that agrees in the wrong words and waits is hung up on at once.
+func TestDialHangsUpOnAWrongAgreement(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	left := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			left <- err
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		in := bufio.NewReader(conn)
+		_, readErr := http.ReadRequest(in)
+		_, writeErr := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: no\r\n\r\n")
+		_, err = io.Copy(io.Discard, in)
+		left <- errors.Join(readErr, writeErr, err)
+	}()
+	c, err := wsconn.Dial(t.Context(), "ws://"+listener.Addr().String(), wsconn.DialOptions{})
+	if err == nil || !strings.Contains(err.Error(), "Sec-WebSocket-Accept") {
+		t.Errorf("dialed %v, %v", c, err)
+	}
+	if err := <-left; err != nil {
+		t.Errorf("the server sees %v", err)
 	}
 }
 

@@ -7,16 +7,19 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // wire is what the library takes for the network. It reads through a watch.
 // What the library writes are close frames, which wait in the outbox for
 // [Conn].Close, so that what the peer asked before can be answered before; what it
-// closes stays open until then.
+// closes stays open until then. Before it is a websocket there is nothing to read,
+// and closing closes.
 type wire struct {
 	net.Conn // what bytes go through, TLS if there is TLS; deadlines work on it
 	out      *outbox
+	begun    atomic.Bool // it is a websocket
 
 	reading sync.Mutex // held while the socket is being read
 	in      *watch     // guarded by reading
@@ -33,6 +36,9 @@ func newWire(conn net.Conn, in io.Reader, out io.Writer, client bool, o Options)
 
 // Read implements io.Reader for the library.
 func (w *wire) Read(p []byte) (int, error) {
+	if !w.begun.Load() {
+		return 0, io.EOF
+	}
 	w.reading.Lock()
 	defer w.reading.Unlock()
 	if w.closed {
@@ -48,7 +54,12 @@ func (w *wire) Write(p []byte) (int, error) {
 }
 
 // Close implements io.Closer for the library.
-func (w *wire) Close() error { return nil }
+func (w *wire) Close() error {
+	if !w.begun.Load() {
+		return w.Conn.Close()
+	}
+	return nil
+}
 
 // failure returns what ended reading, nil if nothing did.
 func (w *wire) failure() error {
