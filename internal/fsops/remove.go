@@ -76,10 +76,12 @@ func removeAt(ctx context.Context, parent descriptor, name, p string, recursive 
 // directories is open at a time; the way back is the name "..", which is believed
 // if it leads to the directory that was left.
 type tree struct {
-	ctx    context.Context
-	path   string // of where we are
-	here   *listing
-	levels []level // from the top to where we are
+	ctx  context.Context
+	path string // of where we are
+	here *listing
+	// removed says that an entry went since the listing began.
+	removed bool
+	levels  []level // from the top to where we are
 }
 
 // level is a directory on the way from the top.
@@ -109,7 +111,7 @@ func (t *tree) enter(parent descriptor, name string) error {
 		return err
 	}
 	t.close()
-	t.here = newListing(fd, levelBytes)
+	t.here, t.removed = newListing(fd, levelBytes), false
 	t.levels = append(t.levels, level{name: name, identity: m.identity})
 	return nil
 }
@@ -130,16 +132,21 @@ func (t *tree) empty() error {
 		at := &t.levels[len(t.levels)-1]
 		if len(at.pending) > 0 {
 			next := at.pending[len(at.pending)-1].Name
-			at.pending = at.pending[:len(at.pending)-1]
+			at.pending, t.removed = at.pending[:len(at.pending)-1], true
 			if err := t.remove(next); err != nil {
 				return err
 			}
 			continue
 		}
-		// What was removed is not there any more, so the rest comes first.
-		err := t.here.rewind()
-		if err == nil {
-			at.pending, err = t.here.some(levelEntries)
+		var err error
+		at.pending, err = t.here.some(levelEntries)
+		if err == io.EOF && t.removed {
+			// Some file systems lose their place when entries go. The listing begins
+			// again only here, because others make a list of all entries for that.
+			t.removed = false
+			if err = t.here.rewind(); err == nil {
+				continue
+			}
 		}
 		switch {
 		case (err == io.EOF || err == unix.ENOENT) && len(t.levels) == 1:
@@ -184,7 +191,7 @@ func (t *tree) leave() error {
 		return refused(Failed, "remove", t.path, "it was moved meanwhile: try again")
 	}
 	t.close()
-	t.here = newListing(fd, levelBytes)
+	t.here, t.removed = newListing(fd, levelBytes), false
 	t.levels = t.levels[:len(t.levels)-1]
 	if err := unix.Unlinkat(int(fd), left.name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
 		return failed("remove", t.path, err)
