@@ -102,12 +102,21 @@ func (c *clients) authenticate(r *http.Request) (auth.Caller, *gateway.Refusal) 
 	a := r.Context().Value(arrivalKey{}).(*arrival)
 	caller, info, err := c.doorkeeper.upgrade(r, a.conn)
 	if err != nil {
-		c.logger.Info("a websocket was refused", "peer", r.RemoteAddr, "error", err.Error())
+		c.logger.Log(r.Context(), refusalLevel(err), "a websocket was refused", "peer", r.RemoteAddr, "error", err.Error())
 		return auth.Caller{}, gateway.RefusalOf(err, c.cfg.WebsocketAuth == string(auth.WebsocketSignedToken))
 	}
 	c.logger.Debug("a websocket was opened", "peer", r.RemoteAddr, "principal", caller.Principal.Name, "via", caller.Via.Name)
 	a.info = info
 	return caller, nil
+}
+
+// refusalLevel says how important it is that somebody was not let in. Who has
+// failed too often has been told of by then, and must not fill the log.
+func refusalLevel(err error) slog.Level {
+	if refused, ok := errors.AsType[*auth.Error](err); ok && refused.Kind == auth.KindTooManyAttempts {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // keepAliveQuestions is how often the kernel asks within keepalive_timeout.

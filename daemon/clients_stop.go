@@ -47,8 +47,9 @@ func (c *clients) stop() error {
 	}
 	c.mu.Unlock()
 	if !within(flushTimeout, c.left) {
-		c.logger.Warn("cut clients off", "reason", errFlush.Error())
-		c.cutOff(errFlush)
+		if cut := c.cutOff(errFlush); cut > 0 {
+			c.logger.Warn("cut clients off", "clients", cut, "reason", errFlush.Error())
+		}
 	}
 	late, cancel := context.WithTimeoutCause(context.Background(), partTimeout, errPart)
 	defer cancel()
@@ -61,13 +62,18 @@ func (c *clients) stop() error {
 	return errors.Join(err, c.server.Close())
 }
 
-// cutOff ends the connections of all clients.
-func (c *clients) cutOff(cause error) {
+// cutOff ends the connections of all clients, and returns how many of them had
+// still to be told something. The others may be left that are slow to hang up.
+func (c *clients) cutOff(cause error) (cut int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for one := range c.live {
 		one.cancel(cause)
+		if one.attached > 0 {
+			cut++
+		}
 	}
+	return cut
 }
 
 // tracked are the calls of one client. It notices when the feed of its session

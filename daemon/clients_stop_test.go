@@ -2,7 +2,11 @@ package daemon_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,15 +71,24 @@ func TestTheShutdownGraceOfAClientOfJSONRPC(t *testing.T) {
 	<-o.served
 }
 
-// A client that does not read does not hold the end of the server up for good.
+// A client that does not read does not hold the end of the server up for good. The
+// log tells of it, and not of one that had nothing more to be told.
 func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace = 0 })
+	const waiting = 64 << 20 // more than sockets take
+	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace, cfg.RetainedOutput = 0, waiting })
 	c := o.meet(nil)
-	c.start("p", "yes")
-	c.expectTold("process/output")
+	written := filepath.Join(t.TempDir(), "written")
+	c.start("p", fmt.Sprintf("head -c %d /dev/zero; touch %s; sleep 1000", waiting*3/4, written))
+	for _, err := os.Stat(written); err != nil; _, err = os.Stat(written) {
+		if o.ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	knock(t, strings.TrimPrefix(o.urls[0], "ws://")) // does not answer the close
 	o.stop(errOver)
 	select {
 	case <-o.served:
@@ -84,5 +97,8 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	}
 	if o.err != nil && !errors.Is(o.err, errOver) {
 		t.Errorf("Serve = %v", o.err)
+	}
+	if log := o.log.String(); !strings.Contains(log, `msg="cut clients off" clients=1 `) {
+		t.Errorf("the log: %s", log)
 	}
 }

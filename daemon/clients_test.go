@@ -97,8 +97,19 @@ func TestATokenForWebsockets(t *testing.T) {
 			t.Errorf("after too many attempts: %v", err)
 		}
 	}
-	if log := o.log.String(); strings.Contains(log, websocketToken) || !strings.Contains(log, "it is not that of clients of websockets") {
-		t.Errorf("the log has the token, or does not say what was wrong: %s", log)
+	log := o.log.String()
+	for _, reason := range []string{"it is not that of clients of websockets", "it showed no token, which ws_auth asks"} {
+		if !strings.Contains(log, reason) {
+			t.Errorf("the log does not say %q: %s", reason, log)
+		}
+	}
+	if strings.Contains(log, websocketToken) {
+		t.Errorf("the log has the token: %s", log)
+	}
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "attempts from") && !strings.Contains(line, "level=DEBUG") {
+			t.Errorf("a flood of attempts fills the log: %s", line)
+		}
 	}
 }
 

@@ -81,7 +81,10 @@ func (a *Authenticator) Authenticate(c Credentials) (Caller, error) {
 	return unlisted(self, c.OnBehalfOf), nil
 }
 
-var errNoTable = errors.New("there is no table of principals that it could be in")
+var (
+	errNoTable = errors.New("there is no table of principals that it could be in")
+	errNoToken = errors.New("it showed no token, which ws_auth asks clients of websockets for")
+)
 
 func (a *Authenticator) withoutTable(c Credentials) (Caller, error) {
 	switch {
@@ -100,6 +103,8 @@ func (a *Authenticator) withoutTable(c Credentials) (Caller, error) {
 		return Unrestricted(c.Peer.Principal()), nil
 	case c.Loopback:
 		return Unrestricted(Loopback), nil
+	case a.websocket != nil:
+		return Caller{}, &Error{Kind: KindCredentialMissing, Subject: "caller", Err: errNoToken}
 	}
 	return Caller{}, &Error{Kind: KindCredentialMissing, Subject: "caller", Err: errNoTable}
 }
