@@ -12,6 +12,7 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/daemon"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/observe"
 )
@@ -37,9 +38,10 @@ ws://, wss:// and stdio, and has a server elsewhere do what they ask. It runs
 nothing itself, and has no state: sessions and processes are the server's, and live
 on when the gateway ends, for their grace.
 
-It needs a server to begin with, and waits some seconds for one that does not
-answer. When it is lost later the gateway stays and connects again; until then
-/readyz says 503 and new clients are refused.
+It needs a server to begin with, one that knows the gateway by what it shows, and
+waits some seconds if none answers. When the server is lost later the gateway stays
+and connects again; until then /readyz says 503 and new clients are refused. Clients
+that were connected are told to try again (1013), and resume their sessions.
 
 With a table of principals (principals_file) each client is looked up in it, and
 calls are made on behalf of it, which the server has to allow the gateway by
@@ -94,6 +96,9 @@ func runGateway(command *cobra.Command, flags gatewayFlags, std streams) error {
 		return explainDial(err)
 	}
 	defer func() { _ = upstream.Close() }()
+	if err := expectKnown(ctx, upstream); err != nil {
+		return err
+	}
 	mem := keepMemory()
 	defer mem.close()
 	g, err := daemon.NewGateway(cfg, upstream, daemon.GatewayOptions{
@@ -134,4 +139,18 @@ func connectUpstream(ctx context.Context, flags connectFlags) (*grpc.ClientConn,
 			return nil, err
 		}
 	}
+}
+
+// expectKnown returns an error if the server does not know who this gateway is,
+// which would let clients in whom it cannot serve.
+func expectKnown(ctx context.Context, upstream *grpc.ClientConn) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, upstreamPatience, errNoUpstream)
+	defer cancel()
+	_, err := execwirev1.NewEnvironmentServiceClient(upstream).GetEnvironment(ctx, &execwirev1.GetEnvironmentRequest{})
+	err = client.FromRPC(err)
+	switch client.Reason(err) {
+	case execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
+		return &exitError{code: codeFailed, err: err, hint: doorHint(err)}
+	}
+	return nil
 }

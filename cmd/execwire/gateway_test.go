@@ -102,6 +102,12 @@ func TestAGatewayCallsOnBehalfOfItsClients(t *testing.T) {
 	core := command(t, "serve", "--listen", "unix://"+dir+"/s")
 	core.Env = append(core.Env, "EXECWIRE_PRINCIPALS_FILE="+file("core.toml", entry("front", own, "on_behalf_of=['user:*']")))
 	upstream := serving(t, core)
+	for _, arguments := range [][]string{nil, {"--token-file", eve}} {
+		got := runCommand(t, command(t, append([]string{"gateway", "--listen", "ws://127.0.0.1:0", "--upstream", upstream}, arguments...)...))
+		if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "--token-file") {
+			t.Errorf("whom the server does not know with %q: %+v", arguments, got)
+		}
+	}
 	url, _ := startGateway(t, []string{"EXECWIRE_PRINCIPALS_FILE=" + file("front.toml", entry("user:ann", ann, "")+entry("eve", eve, ""))},
 		"--upstream", upstream, "--token-file", own)
 	if _, err := websocket(t, url, goodToken); err == nil || !strings.Contains(err.Error(), "401") {
