@@ -49,7 +49,7 @@ type Config struct {
 	// ReadFile bounds the files that are read in one message.
 	ReadFile Bytes `name:"read_file_bytes" default:"3MiB" unit:"bytes" min:"64KiB" max:"60MiB" help:"The largest file that ReadFile returns, in one message: clients of gRPC take 4MiB unless they are told otherwise. Larger ones are downloaded as a stream."`
 	// Connections bounds the connections of one listener.
-	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one is closed at once, or takes the place of the oldest that nobody was let in on, where somebody has to be: with TLS, or with a table of principals on loopback."`
+	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one is closed at once, or takes the place of the oldest that nobody was let in on, where somebody has to be: with TLS, with a table of principals, or for websockets with ws_auth."`
 	// Streams bounds the calls of one connection.
 	Streams Count `name:"streams_per_connection" default:"1000" unit:"streams" min:"10" max:"100000" help:"Calls that one connection may have open at once, those that run or watch a process among them. Clients hold further ones back until others end."`
 	// Processes bounds the running processes of a session.
