@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,8 +20,8 @@ import (
 const idleConnectionBytes = 60 << 10
 
 // knock opens a websocket and a session over a bare socket, which costs the test
-// next to nothing.
-func knock(t *testing.T, address string) net.Conn {
+// next to nothing, and reads files.
+func knock(t *testing.T, address string, files ...string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -46,6 +48,9 @@ func knock(t *testing.T, address string) net.Conn {
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", "\r\n\r\n")
 	exchange(frame(`{"id":1,"method":"initialize","params":{"clientName":"c"}}`), `"sessionId"`)
 	exchange(frame(`{"method":"initialized"}`)+frame(`{"id":2,"method":"environment/status"}`), `"ready"`)
+	for _, file := range files {
+		exchange(frame(`{"id":3,"method":"fs/readFile","params":{"path":"`+file+`"}}`), `"}}`)
+	}
 	return conn
 }
 
@@ -53,8 +58,12 @@ func TestAnIdleClientCostsLittle(t *testing.T) {
 	const many = 200
 	o := open(t, func(cfg *config.Config) { cfg.PingInterval = 0 })
 	address := strings.TrimPrefix(o.urls[0], "ws://")
+	file := filepath.Join(t.TempDir(), "f") // of which the answers are no small ones
+	if err := os.WriteFile(file, make([]byte, 100<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for range 10 { // what the first ones cost is not theirs
-		knock(t, address)
+		knock(t, address, file)
 	}
 	used := func() uint64 {
 		runtime.GC()
@@ -65,7 +74,7 @@ func TestAnIdleClientCostsLittle(t *testing.T) {
 	}
 	before := used()
 	for range many {
-		knock(t, address)
+		knock(t, address, file)
 	}
 	each := (used() - before) / many
 	t.Logf("%d bytes each", each)

@@ -9,12 +9,16 @@ import (
 )
 
 const (
-	// keptBuffer is the largest buffer that is kept between messages.
+	// keptBuffer is the largest buffer that is used again.
 	keptBuffer = 256 << 10
 	// maxWholeMessage is the largest message that is sent in one frame; existing
 	// clients take frames of 16 MiB.
 	maxWholeMessage = 4 << 20
 )
+
+// messageBuffers are those that nobody uses: a connection that says nothing keeps
+// none.
+var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // outgoing puts everything that one client is told into one order. Whoever has
 // something to say says it by itself, one after the other, and waits while the
@@ -27,7 +31,7 @@ type outgoing struct {
 	answered atomic.Int64 // answers, and parts of large ones, that the transport took
 
 	sending sync.Mutex // of whoever speaks
-	buffer  []byte     // guarded by sending
+	half    error      // guarded by sending; why a message was left half said
 
 	mu     sync.Mutex
 	posted [][]byte // guarded by mu; whole messages
@@ -87,7 +91,11 @@ func (o *outgoing) sayPosted() {
 
 // sendPosted says what was queued. sending is held.
 func (o *outgoing) sendPosted() error {
-	for _, message := range o.take() {
+	posted := o.take()
+	if o.half != nil {
+		return o.half // which nothing must get into
+	}
+	for _, message := range posted {
 		if err := o.conn.Send(message); err != nil {
 			return err
 		}
@@ -110,13 +118,15 @@ func (o *outgoing) speak(each func(dst []byte) ([]byte, bool)) error {
 	if err := o.sendPosted(); err != nil {
 		return err
 	}
+	buffer := messageBuffers.Get().(*[]byte)
+	defer messageBuffers.Put(buffer)
 	for {
-		message, more := each(o.buffer[:0])
+		message, more := each((*buffer)[:0])
 		if !more {
 			return nil
 		}
-		if o.buffer = message; cap(message) > keptBuffer {
-			o.buffer = nil
+		if *buffer = message; cap(message) > keptBuffer {
+			*buffer = nil
 		}
 		if err := o.send(message); err != nil {
 			return err
@@ -134,6 +144,7 @@ func (o *outgoing) send(message []byte) error {
 		return err
 	}
 	if _, err := writer.Write(message); err != nil {
+		o.half = err
 		return err
 	}
 	return writer.Close()
@@ -158,6 +169,7 @@ func (o *outgoing) streamOne(write func(w io.Writer) error) error {
 		return err
 	}
 	if err := write(&counted{writer, &o.answered}); err != nil {
+		o.half = err
 		return err
 	}
 	return writer.Close()
