@@ -102,3 +102,33 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 		t.Errorf("the log: %s", log)
 	}
 }
+
+// The log of what clients ordinarily do is for those who ask for it: programs that
+// start a server with stdio may show it, or not read it.
+func TestTheOrdinaryLifeOfAClientIsNotInTheLog(t *testing.T) {
+	o := open(t, func(*config.Config) {})
+	c, idle := o.meet(nil), o.meet(nil)
+	c.start("p", "echo hello")
+	c.expectTold("process/closed")
+	if err := c.conn.Close(wsconn.CodeNormal, ""); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(o.log.String(), "grpc.method=CloseSession") {
+		if o.ctx.Err() != nil {
+			t.Fatal("the session is not ended")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	o.stop(errOver)
+	idle.expectClosed(wsconn.CodeGoingAway)
+	<-o.served
+	log := o.log.String()
+	if strings.Count(log, "grpc.method=AttachSession") != 2 {
+		t.Errorf("the log does not have both attachments: %s", log)
+	}
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, "level=DEBUG") {
+			t.Error(line)
+		}
+	}
+}

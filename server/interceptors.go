@@ -67,8 +67,31 @@ func (s *Server) callLogger() logging.Logger {
 				fields[i] = shortened(text)
 			}
 		}
+		if isOrdinaryEnd(fields) {
+			level = logging.LevelDebug
+		}
 		s.cfg.Logger.Log(ctx, slog.Level(level), msg, append(fields, callRecordOf(ctx).fields()...)...)
 	})
+}
+
+// ordinaryEnds are the reasons with which streams end that nothing is wrong with:
+// somebody ended the session, or the server stops and streams are to be resumed.
+var ordinaryEnds = []string{
+	reasonName(execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED), reasonName(execwirev1.ErrorReason_ERROR_REASON_DRAINING),
+}
+
+// isOrdinaryEnd reports whether fields are those of an attachment that ended so.
+func isOrdinaryEnd(fields []any) bool {
+	method, reason := "", ""
+	for i := 0; i+1 < len(fields); i += 2 {
+		switch fields[i] {
+		case logging.MethodFieldKey:
+			method, _ = fields[i+1].(string)
+		case "reason":
+			reason, _ = fields[i+1].(string)
+		}
+	}
+	return method == "AttachSession" && slices.Contains(ordinaryEnds, reason)
 }
 
 // maxNameBytes is how much of the name of a call the log repeats, which nobody
