@@ -248,3 +248,67 @@ func TestCloseOverTLSDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("received %q, %v", got, err)
 	}
 }
+
+// held keeps what is written until it is let go, then writes all of it at once.
+type held struct {
+	net.Conn
+	holding bool
+	kept    []byte
+}
+
+func (h *held) Write(p []byte) (int, error) {
+	if h.holding {
+		h.kept = append(h.kept, p...)
+		return len(p), nil
+	}
+	return h.Conn.Write(p)
+}
+
+func (h *held) letGo() error {
+	h.holding = false
+	err := h.SetWriteDeadline(time.Now().Add(patience)) // CloseWrite of TLS sets one that is over
+	_, writeErr := h.Write(h.kept)
+	return errors.Join(err, writeErr)
+}
+
+// A peer that ends its side of TLS right after its close frame still reads.
+func TestAnswersReachAPeerThatHasEndedItsSideOfTLS(t *testing.T) {
+	url, config := listenTLS(t, wsconn.Options{}, func(c *wsconn.Conn) {
+		if message, err := c.Receive(); string(message) != "question" || err != nil {
+			t.Errorf("received %q, %v", message, err)
+		}
+		if _, err := c.Receive(); err != io.EOF {
+			t.Errorf("a normal close is %v", err)
+		}
+		if err := errors.Join(c.Send([]byte("answer")), c.Close(wsconn.CodeNormal, "")); err != nil {
+			t.Error(err)
+		}
+	})
+	address := strings.TrimPrefix(url, "wss://")
+	inner, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	_ = inner.SetDeadline(time.Now().Add(patience))
+	below := &held{Conn: inner}
+	config.ServerName, _, _ = net.SplitHostPort(address)
+	config.MaxVersion = tls.VersionTLS12 // with which the end comes with the last bytes
+	conn := tls.Client(below, config)
+	c := &rawConn{in: bufio.NewReader(conn)}
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := http.ReadResponse(c.in, nil); err != nil || response.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("answered %v, %v", response, err)
+	}
+	below.holding = true
+	_, err = conn.Write(append(frame(final|text, "question"), goodbye...))
+	if err := errors.Join(err, conn.CloseWrite(), below.letGo()); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(t, final|text, "answer")
+	c.expect(t, final|closing, parting(1000, ""))
+}

@@ -141,7 +141,9 @@ func (c *Conn) limitSending() {
 	if isRefusal(cause) || errors.Is(cause, net.ErrClosed) {
 		return
 	}
-	if c.wire.failure() == nil { // a close frame, or one that is against the protocol
+	_, otherwise := cause.(*ClosedError)
+	parting := cause == io.EOF || otherwise // a close frame, whatever came behind it
+	if parting || c.wire.failure() == nil { // or a frame that is against the protocol
 		if !c.wire.parted() {
 			c.wire.out.promise(closeFrame(c.wire.out, codeProtocol, ""))
 		}
