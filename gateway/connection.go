@@ -30,7 +30,7 @@ const (
 
 // connection is one client with its session. The goroutine of Serve receives;
 // every request, the feed and the watermarks have goroutines of their own, all
-// of which tasks counts.
+// of which spawn begins and tasks counts.
 type connection struct {
 	gateway *Gateway
 	conn    jsonrpc.Transport
@@ -106,6 +106,7 @@ func (c *connection) serve(ctx context.Context) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
+		defer c.contain()
 		c.end(ending{closeGoingAway, "the server stops", context.Cause(ctx)})
 	})
 	err := c.finish(c.receiveAll())
@@ -117,7 +118,9 @@ func (c *connection) serve(ctx context.Context) error {
 
 // receiveAll takes messages until no more come, or none is wanted any more, and
 // returns why.
-func (c *connection) receiveAll() error {
+func (c *connection) receiveAll() (err error) {
+	err = errPanicked // unless it returns
+	defer c.contain()
 	for !c.overfed {
 		data, err := c.conn.Receive()
 		if err != nil {
@@ -255,7 +258,7 @@ func (c *connection) refuse(id jsonrpc.ID, err *jsonrpc.Error) {
 // that there is no room for it.
 func (c *connection) answerInline(message []byte) {
 	if c.overfed = !c.out.post(message); !c.overfed {
-		c.tasks.Go(c.out.flush)
+		c.spawn(c.out.flush)
 	}
 }
 

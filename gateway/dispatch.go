@@ -125,7 +125,7 @@ func (c *connection) request(m jsonrpc.Message, bytes int) {
 	}
 	r := &request{connection: c, id: m.ID, call: decoded, permit: held}
 	c.enter(r)
-	c.tasks.Go(r.serve)
+	c.spawn(r.serve)
 }
 
 // admits says what has to come before methods of the group, if anything.
@@ -142,6 +142,7 @@ func (c *connection) admits(group string) *jsonrpc.Error {
 // serve carries the request out and answers it. What the answer has to precede
 // is said after it.
 func (r *request) serve() {
+	defer r.leavePermit() // where nothing could be said
 	result, failed := r.carryOut()
 	_, streamed := result.(streamable) // what it is made from is read with the answer
 	if !streamed {
@@ -153,7 +154,6 @@ func (r *request) serve() {
 	if streamed {
 		r.turn.end()
 	}
-	r.leavePermit() // where nothing could be said
 	r.permits.answered()
 	r.release()
 }

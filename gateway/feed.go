@@ -174,7 +174,7 @@ type pinger struct{ nonces chan uint64 }
 func (p *pinger) answer(c *connection, nonce uint64) {
 	if p.nonces == nil {
 		p.nonces = make(chan uint64, 1)
-		c.tasks.Go(func() { p.run(c) })
+		c.spawn(func() { p.run(c) })
 	}
 	select {
 	case <-p.nonces:

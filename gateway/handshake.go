@@ -62,7 +62,7 @@ func (c *connection) open(resume *string) *jsonrpc.Error {
 	}
 	c.marks.window(s.windowBytes, s.windowEvents)
 	c.session, c.environment = s, environment
-	c.tasks.Go(func() { c.feed(s) })
+	c.spawn(func() { c.feed(s) })
 	return nil
 }
 

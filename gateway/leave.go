@@ -72,7 +72,7 @@ func (c *connection) answerListener(half jsonrpc.HalfCloser) {
 // bounded time.
 func (c *connection) sayLastWords() {
 	said := make(chan struct{})
-	c.tasks.Go(func() {
+	c.spawn(func() {
 		defer close(said)
 		c.out.sayPosted()
 	})

@@ -76,17 +76,21 @@ func (o *outgoing) hasPosted() bool {
 // flush says what was queued, unless somebody is speaking, who then does.
 func (o *outgoing) flush() {
 	for o.hasPosted() && o.sending.TryLock() {
-		_ = o.sendPosted() // the receiving goroutine learns that the connection is lost
-		o.sending.Unlock()
+		o.sendLocked()
 	}
+}
+
+// sendLocked says what was queued, and unlocks sending.
+func (o *outgoing) sendLocked() {
+	defer o.sending.Unlock()
+	_ = o.sendPosted() // the receiving goroutine learns that the connection is lost
 }
 
 // sayPosted returns when all that was queued has been said, by whomever. It
 // blocks while the client does not read.
 func (o *outgoing) sayPosted() {
 	o.sending.Lock()
-	defer o.sending.Unlock()
-	_ = o.sendPosted() // that the connection is lost is learned elsewhere
+	o.sendLocked()
 }
 
 // sendPosted says what was queued. sending is held.

@@ -22,6 +22,8 @@ type pipe struct {
 	finished  chan struct{} // closed when the client ended the connection normally
 	oversized chan struct{} // closed when the client sent too much
 	refusal   error         // what that is
+	// fault reports whether a call panics; nil: none does.
+	fault func(call string, message []byte) bool
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -47,6 +49,7 @@ var errLost = errors.New("the connection was reset")
 func (p *pipe) Receive() ([]byte, error) {
 	select {
 	case m := <-p.in:
+		p.fail("Receive", m)
 		return m, nil
 	case <-p.finished:
 		return nil, io.EOF
@@ -57,7 +60,14 @@ func (p *pipe) Receive() ([]byte, error) {
 	}
 }
 
+func (p *pipe) fail(call string, message []byte) {
+	if p.fault != nil && p.fault(call, message) {
+		panic("a fault in the test")
+	}
+}
+
 func (p *pipe) Send(message []byte) error {
+	p.fail("Send", message)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.bytes >= p.capacity && !p.isGone() {
@@ -97,6 +107,7 @@ func (m *pipeMessage) Write(b []byte) (int, error) {
 func (m *pipeMessage) Close() error { return m.p.Send(m.data) }
 
 func (p *pipe) Prove(ctx context.Context) error {
+	p.fail("Prove", nil)
 	if !p.proves {
 		return jsonrpc.ErrCannotProve
 	}

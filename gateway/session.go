@@ -148,7 +148,7 @@ func (c *connection) expectHolesRead() {
 		}
 	}
 	if has {
-		c.tasks.Go(c.giveUpHoles)
+		c.spawn(c.giveUpHoles)
 	}
 }
 

@@ -74,7 +74,7 @@ func (w *watermarks) note(p *process, bytes, events int) {
 	}
 	if !w.running && w.connection.ctx.Err() == nil {
 		w.running = true
-		w.connection.tasks.Go(w.run)
+		w.connection.spawn(w.run)
 	}
 }
 
@@ -131,12 +131,14 @@ func (w *watermarks) prove() error {
 		return w.settle(c.conn.Prove(c.ctx))
 	}
 	first := make(chan error, 1)
-	c.tasks.Go(func() { first <- w.settle(c.conn.Prove(c.ctx)) })
+	c.spawn(func() { first <- w.settle(c.conn.Prove(c.ctx)) })
 	late := time.NewTimer(proofPatience)
 	defer late.Stop()
 	select {
 	case err := <-first:
 		return err
+	case <-c.ctx.Done():
+		return causeOf(c.ctx)
 	case <-late.C:
 		w.believe(trustWriting)
 		return nil
