@@ -50,33 +50,22 @@ func (c *connection) feedEnded(err error) {
 	c.end(endingFor(err))
 }
 
-// deliver says events, or holds them back.
+// deliver says events after those that are pending, or has somebody say them
+// when they are not held back any more.
 func (c *connection) deliver(id string, events []*execwirev1.ProcessEvent) error {
-	p, ready := c.sort(id, events)
-	if len(ready) == 0 {
-		return nil
+	if p, ready := c.queue(id, events); ready {
+		return c.sayPending(p)
 	}
-	return c.say(p, ready)
+	return nil
 }
 
-// sort returns the process and what is to be said of it now.
-func (c *connection) sort(id string, events []*execwirev1.ProcessEvent) (*process, []*execwirev1.ProcessEvent) {
+// queue reports whether the caller has to say what is pending.
+func (c *connection) queue(id string, events []*execwirev1.ProcessEvent) (*process, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.record(id)
-	if p.saying || len(p.pending) > 0 {
-		p.pending = append(p.pending, events...)
-		return p, nil
-	}
-	free := 0
-	for free < len(events) && !p.isHeld(events[free]) {
-		free++
-	}
-	if free < len(events) {
-		p.pending = append(p.pending, events[free:]...)
-		c.limitHolds(p)
-	}
-	return p, c.receiveEvents(p, events[:free])
+	p.add(events)
+	return p, c.maySay(p)
 }
 
 // receiveEvents notes that the process is so far and returns what of it is to be

@@ -27,7 +27,7 @@ func (p *terminateParams) run(ctx context.Context, r *request) (any, *jsonrpc.Er
 	if failed != nil || described == nil || described.GetExit() != nil {
 		return terminateResult{}, failed
 	}
-	r.hold(id, true, holdForEnd)
+	r.holdForSignal(id)
 	response, err := r.processes.TerminateProcess(ctx, &execwirev1.TerminateProcessRequest{
 		SessionId: r.session.id, ProcessId: id,
 		Termination: &execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}},
@@ -92,7 +92,7 @@ func (p *signalParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error
 	if described.GetHasTerminal() {
 		target = execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND
 	}
-	r.hold(id, true, holdForEnd)
+	r.holdForSignal(id)
 	_, err := r.processes.SignalProcess(ctx, &execwirev1.SignalProcessRequest{
 		SessionId: r.session.id, ProcessId: id, Signal: execwirev1.Signal(p.Signal), Target: target})
 	if err != nil && !isGone(err) {

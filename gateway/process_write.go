@@ -46,7 +46,7 @@ func (p *writeParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 		return writeUnknownProcess, nil
 	}
 	id := coreProcessID(p.ProcessID)
-	r.hold(id, false, holdForWrite)
+	r.hold(id, false, holdForOutput)
 	most := max(int(r.environment.native.GetLimits().GetStdinWriteBytes()), 1)
 	for piece, rest := 0, []byte(p.Chunk); piece == 0 || len(rest) > 0; piece++ {
 		data := rest[:min(most, len(rest))]

@@ -26,6 +26,9 @@ type scriptedCore struct {
 	feed chan *execwirev1.AttachSessionResponse
 	end  chan error // how the attachment ends
 
+	// What happens in the calls that cause events.
+	write, signal func()
+
 	mu       sync.Mutex
 	last     map[string]uint64 // what ListProcesses says
 	told     []string          // acknowledgements and pongs, in order
@@ -129,6 +132,25 @@ func (s *scriptedCore) ReadOutput(ctx context.Context, req *execwirev1.ReadOutpu
 	return answer, nil
 }
 
+func (s *scriptedCore) GetProcess(context.Context, *execwirev1.GetProcessRequest) (*execwirev1.GetProcessResponse, error) {
+	return &execwirev1.GetProcessResponse{Process: &execwirev1.Process{}}, nil
+}
+
+func (s *scriptedCore) WriteStdin(context.Context, *execwirev1.WriteStdinRequest) (*execwirev1.WriteStdinResponse, error) {
+	s.write()
+	return &execwirev1.WriteStdinResponse{}, nil
+}
+
+func (s *scriptedCore) SignalProcess(context.Context, *execwirev1.SignalProcessRequest) (*execwirev1.SignalProcessResponse, error) {
+	s.signal()
+	return &execwirev1.SignalProcessResponse{}, nil
+}
+
+func (s *scriptedCore) TerminateProcess(context.Context, *execwirev1.TerminateProcessRequest) (*execwirev1.TerminateProcessResponse, error) {
+	s.signal()
+	return &execwirev1.TerminateProcessResponse{}, nil
+}
+
 func (s *scriptedCore) CloseSession(context.Context, *execwirev1.CloseSessionRequest) (*execwirev1.CloseSessionResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,6 +161,10 @@ func (s *scriptedCore) CloseSession(context.Context, *execwirev1.CloseSessionReq
 func outputEvent(seq uint64, bytes int) *execwirev1.ProcessEvent {
 	return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Output{Output: &execwirev1.ProcessOutput{
 		Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDOUT, Data: make([]byte, bytes)}}}
+}
+
+func exitedEvent(seq uint64) *execwirev1.ProcessEvent {
+	return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Exited{Exited: &execwirev1.ProcessExited{}}}
 }
 
 // say has the core send events of a process, one byte each.

@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// course returns what was read since the beginning: the ids of answers, and the
+// seqs of events.
+func (cl *client) course() (course []string) {
+	for _, f := range cl.all() {
+		if f.Method == "" {
+			course = append(course, "answer "+string(f.ID))
+		} else {
+			course = append(course, fmt.Sprint("event ", f.Params.Seq))
+		}
+	}
+	return course
+}
+
+// expectCourse checks what was read since the session was attached.
+func (cl *client) expectCourse(want ...string) {
+	cl.t.Helper()
+	synctest.Wait()
+	if got := cl.course()[1:]; !slices.Equal(got, want) {
+		cl.t.Errorf("the client reads %q, want %q", got, want)
+	}
+}
+
+// TestAHoldThatEndsKeepsTheOrderOfEvents ends holds just when the feed is about
+// to say what precedes the held event.
+func TestAHoldThatEndsKeepsTheOrderOfEvents(t *testing.T) {
+	s, core := newScriptedCore(t)
+	gateway, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPipe()
+	c := newConnection(gateway, t.Context(), core.channel, p)
+	cl := &client{t: t, pipe: p, gate: make(chan struct{}), quota: -1}
+	cl.changed.L = &cl.mu
+	close(cl.gate)
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.serve(t.Context()) })
+	running.Go(cl.read)
+	defer running.Wait()
+	defer cl.cut()
+	cl.initialize("")
+	for i := range 200 {
+		id := fmt.Sprint("p", i)
+		r := &request{connection: c}
+		r.hold(id, true, holdForEnd)
+		c.out.sending.Lock() // somebody speaks
+		s.sendEvents(id, outputEvent(1, 1), exitedEvent(2))
+		for ready := false; !ready; runtime.Gosched() { // until the feed waits for its turn
+			c.mu.Lock()
+			ready = c.records[id].received == 1
+			c.mu.Unlock()
+		}
+		time.Sleep(10 * time.Microsecond) // it is no error if it does not yet
+		c.out.sending.Unlock()
+		r.release()
+		_, output := cl.wait("output", func(f frame) bool { return f.Params.ProcessID == id && f.Params.Seq == 1 })
+		_, exit := cl.wait("exit", func(f frame) bool { return f.Params.ProcessID == id && f.Params.Seq == 2 })
+		if exit < output {
+			t.Fatalf("%d: the exit precedes the output", i)
+		}
+	}
+}
+
+// TestWritingWithoutAPauseDelaysNoEcho has always a write in flight: the echo of
+// each follows its answer.
+func TestWritingWithoutAPauseDelaysNoEcho(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		written := make(chan struct{})
+		s.write = func() { <-written }
+		cl, _ := core.attach("", func(p *pipe, _ *Config) {
+			p.fault = func(call string, _ []byte) bool {
+				if call == "Send" {
+					time.Sleep(time.Nanosecond) // the next write begins before the answer is said
+				}
+				return false
+			}
+		})
+		begun := time.Now()
+		cl.ask("process/write", writeOf("p", "x"))
+		synctest.Wait()
+		s.say("p", 1)
+		cl.expectCourse()
+		want := []string{}
+		for n := range uint64(5) {
+			cl.ask("process/write", writeOf("p", "x"))
+			written <- struct{}{} // the one before
+			want = append(want, fmt.Sprint("answer ", n+2), fmt.Sprint("event ", n+1))
+			time.Sleep(time.Microsecond)
+			cl.expectCourse(want...)
+			s.say("p", n+2)
+			cl.expectCourse(want...)
+		}
+		if took := time.Since(begun); took >= holdForOutput {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(holdForOutput - time.Microsecond)
+		cl.expectCourse(want...)
+		time.Sleep(2 * time.Microsecond) // the last one waits for room
+		cl.expectCourse(append(want, "event 6")...)
+		s.say("p", 7)
+		time.Sleep(time.Microsecond)
+		cl.expectCourse(append(want, "event 6", "event 7")...)
+		close(written)
+		time.Sleep(time.Microsecond)
+		cl.expectCourse(append(want, "event 6", "event 7", "answer 7")...)
+	})
+}
+
+// TestASignalIsAnsweredBeforeWhatItCauses has the process speak and end while it
+// is being signalled, for less and for more time than is waited.
+func TestASignalIsAnsweredBeforeWhatItCauses(t *testing.T) {
+	for method, params := range map[string]map[string]any{
+		"process/signal":    {"processId": "p", "signal": "interrupt"},
+		"process/terminate": {"processId": "p"},
+	} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, core := newScriptedCore(t)
+				s.signal = func() {
+					s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
+					time.Sleep(holdForOutput - 1)
+				}
+				cl, _ := core.attach("")
+				cl.ask(method, params)
+				cl.expectCourse()
+				time.Sleep(holdForOutput - 1)
+				cl.expectCourse("answer 2", "event 1", "event 2")
+
+				s.signal = func() {
+					s.sendEvents("p", outputEvent(3, 1), exitedEvent(4))
+					time.Sleep(time.Hour)
+				}
+				cl.ask(method, params)
+				time.Sleep(holdForOutput)
+				cl.expectCourse("answer 2", "event 1", "event 2", "event 3")
+				time.Sleep(holdForEnd)
+				cl.expectCourse("answer 2", "event 1", "event 2", "event 3", "event 4")
+				time.Sleep(time.Hour)
+				cl.expectCourse("answer 2", "event 1", "event 2", "event 3", "event 4", "answer 3")
+			})
+		})
+	}
+}
