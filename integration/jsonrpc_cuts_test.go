@@ -188,15 +188,13 @@ func (r *rpcResumer) writeOn() error {
 	return nil
 }
 
-// finish ends the processes and wants all that they said.
+// finish ends the processes and wants all that they said. A few cuts can have
+// come too soon for any write.
 func (r *rpcResumer) finish() error {
-	for r.acknowledged < r.written {
+	for r.acknowledged < max(r.written, 1) {
 		if err := r.writeOn(); err != nil {
 			return err
 		}
-	}
-	if r.acknowledged == 0 {
-		return errors.New("nothing was written")
 	}
 	for r.followers["echo"].streams["stdout"].Offset() < uint64(r.written*echoWrite) {
 		if err := r.step(); err != nil {
