@@ -148,7 +148,7 @@ func (c *connection) noteSaid(p *process, events []*execwirev1.ProcessEvent, byt
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := events[len(events)-1]
-	p.said = max(p.said, last.GetSeq())
+	p.push(last.GetSeq())
 	if last.GetClosed() != nil {
 		p.closed = true
 	}

@@ -130,10 +130,7 @@ func (r *reading) wasSaid() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.record(r.id)
-	p.read = max(p.read, r.position)
-	if p.hole > 0 {
-		p.patience = time.Now().Add(holePatience)
-	}
+	p.answer(r.position)
 	if p.isUnproven() {
 		r.marks.note(p, 0, 0)
 	}

@@ -8,6 +8,17 @@ import "time"
 // back for ever.
 const holePatience = 10 * time.Second
 
+const (
+	// readsOfAReader is how many reads of a process show that the client takes
+	// output from answers, and that what is pushed only wakes it. One alone may be
+	// for what it missed.
+	readsOfAReader = 2
+	// readerPatience is how long such a client may leave unread what was pushed.
+	// Then that counts as taken again, so that a client that has changed its way
+	// does not hold its processes back.
+	readerPatience = time.Second
+)
+
 // progress is how far the client is with the events of one process.
 type progress struct {
 	// generation tells processes that have one id after the other apart.
@@ -24,10 +35,15 @@ type progress struct {
 	missed uint64
 	// hole is missed until the client has read so far, or counts as if; then 0.
 	hole uint64
-	// read is up to where answers of process/read have covered the hole.
+	// read is up to where answers of process/read have covered events.
 	read uint64
 	// patience is when the hole counts as taken.
 	patience time.Time
+
+	// reads is how many answers of process/read there were since the client last
+	// left something unread for too long, unread since when it leaves something.
+	reads  int
+	unread time.Time
 }
 
 // restart begins anew for another process under the same id.
@@ -47,11 +63,38 @@ func (p *process) provable() proven {
 	return proven{process: p, generation: p.generation, said: p.said, read: p.read}
 }
 
-// prove notes that the client has what a watermark proved.
-func (p *process) prove(m proven) {
+// prove notes that the client has what a watermark proved. That it was pushed
+// proves nothing of a client that reads.
+func (p *process) prove(m proven, now time.Time) {
 	p.take(m.read)
-	if p.hole == 0 {
+	if p.hole == 0 && !p.isReader(now) {
 		p.take(m.said)
+	}
+}
+
+// isReader reports whether the client takes output from answers of process/read.
+func (p *process) isReader(now time.Time) bool {
+	if p.reads >= readsOfAReader && p.said > p.taken && now.Sub(p.unread) >= readerPatience {
+		p.reads = 0
+	}
+	return p.reads >= readsOfAReader
+}
+
+// push notes that events up to seq were pushed.
+func (p *process) push(seq uint64) {
+	if p.reads >= readsOfAReader && p.said <= p.taken {
+		p.unread = time.Now()
+	}
+	p.said = max(p.said, seq)
+}
+
+// answer notes that an answer of process/read covered events up to seq.
+func (p *process) answer(seq uint64) {
+	p.reads++
+	p.unread = time.Now()
+	p.read = max(p.read, seq)
+	if p.hole > 0 {
+		p.patience = p.unread.Add(holePatience)
 	}
 }
 

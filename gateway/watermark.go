@@ -175,13 +175,13 @@ func (w *watermarks) believe(t trust) {
 
 // passed notes what was proven and tells the core.
 func (w *watermarks) passed(marks []proven) {
-	c := w.connection
+	c, now := w.connection, time.Now()
 	c.mu.Lock()
 	news := make([]acknowledgement, 0, len(marks))
 	for _, mark := range marks {
 		p := mark.process
 		if mark.generation == p.generation {
-			p.prove(mark)
+			p.prove(mark, now)
 		}
 		news = p.appendNews(news)
 		if p.isUnproven() {

@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// readAfter has the client read a process after seq.
+func (cl *client) readAfter(id string, seq uint64) {
+	cl.t.Helper()
+	cl.must("process/read", map[string]any{"processId": id, "afterSeq": seq})
+}
+
+// TestWhatAReaderDidNotReadIsNotAcknowledged has a client that is slow to read
+// what it was woken for, as older ones are: the output must not be dropped before.
+func TestWhatAReaderDidNotReadIsNotAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		s.say("p", 1)
+		s.last["p"] = 1
+		synctest.Wait()
+		cl.readAfter("p", 0)
+		cl.readAfter("p", 0)
+		time.Sleep(watermarkInterval)
+		expect(t, s, cl, "p 1", 1)
+
+		s.say("p", 2, 3)
+		s.last["p"] = 3
+		time.Sleep(readerPatience - watermarkInterval)
+		expect(t, s, cl, "p 1", 1, 2, 3)
+		cl.readAfter("p", 1)
+		time.Sleep(watermarkInterval)
+		expect(t, s, cl, "p 1, p 3", 1, 2, 3)
+
+		time.Sleep(time.Hour) // with nothing to be read it stays a reader
+		s.say("p", 4)
+		s.last["p"] = 4
+		time.Sleep(readerPatience - watermarkInterval)
+		expect(t, s, cl, "p 1, p 3", 1, 2, 3, 4)
+		cl.readAfter("p", 4)
+		expect(t, s, cl, "p 1, p 3, p 4", 1, 2, 3, 4) // says the client itself
+	})
+}
+
+// TestAReaderThatStopsReadingHoldsNothingBack has a client that reads for a while
+// and then takes what it is sent.
+func TestAReaderThatStopsReadingHoldsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		s.say("p", 1)
+		s.last["p"] = 1
+		synctest.Wait()
+		for range 5 {
+			cl.readAfter("p", 0)
+		}
+		time.Sleep(watermarkInterval)
+		expect(t, s, cl, "p 1", 1)
+		s.say("p", 2)
+		time.Sleep(readerPatience + watermarkInterval)
+		expect(t, s, cl, "p 1, p 2", 1, 2)
+		s.say("p", 3)
+		time.Sleep(watermarkInterval)
+		expect(t, s, cl, "p 1, p 2, p 3", 1, 2, 3)
+	})
+}
+
+// TestOneReadMakesNoReader has a client that reads once what it missed, as newer
+// ones do, and again another process.
+func TestOneReadMakesNoReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		s.last["p"], s.last["q"] = 1, 1
+		cl, _ := core.attach("s")
+		s.say("p", 1)
+		s.say("q", 1)
+		synctest.Wait()
+		cl.readAfter("p", 0)
+		cl.readAfter("q", 0)
+		time.Sleep(watermarkInterval)
+		synctest.Wait()
+		s.say("p", 2)
+		time.Sleep(watermarkInterval)
+		synctest.Wait()
+		told := s.wasTold()
+		if told != "p 1, q 1, p 2" && told != "q 1, p 1, p 2" {
+			t.Errorf("the core was told %q", told)
+		}
+	})
+}
