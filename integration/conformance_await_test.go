@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// stepPatience is how long one thing is waited for that the reference did.
-const stepPatience = 30 * time.Second
-
 // awaitReplies waits until our server has answered what the reference had
 // answered before the event.
 func (r *replay) awaitReplies(at int) {
@@ -41,7 +38,7 @@ func (r *replay) awaitNews(at int) {
 			if what == "process/output" && (seen["process/closed"] > 0 || r.script.outputDiffers) {
 				size = min(size, 1)
 			}
-			r.await(conn, fmt.Sprintf("%s of %q", what, process), func(frames []rpcFrame) bool {
+			r.await(conn, fmt.Sprintf("%s of %q (%d)", what, process, size), func(frames []rpcFrame) bool {
 				return amountOf(frames, process, what) >= size
 			})
 		}
@@ -52,21 +49,22 @@ func (r *replay) awaitNews(at int) {
 func (r *replay) await(conn, what string, holds func([]rpcFrame) bool) {
 	r.Helper()
 	c := r.conns[conn]
-	if c == nil || r.late[conn+what] {
+	if c == nil || r.settled[conn+what] {
 		return
 	}
-	deadline := time.Now().Add(stepPatience)
+	deadline := time.Now().Add(patience)
 	for {
 		c.mu.Lock()
 		held, ended, changed := holds(c.frames), c.ended, c.changed
 		c.mu.Unlock()
 		if held || ended != nil {
+			r.settled[conn+what] = true
 			return
 		}
 		select {
 		case <-changed:
 		case <-time.After(time.Until(deadline)):
-			r.late[conn+what] = true
+			r.settled[conn+what] = true
 			r.Errorf("on connection %s there is no %s; the server said:\n%s", conn, what, c.said())
 			return
 		}
@@ -77,7 +75,7 @@ func (r *replay) await(conn, what string, holds func([]rpcFrame) bool) {
 func countReplies(frames []rpcFrame, id string) int {
 	n := 0
 	for _, frame := range frames {
-		if frame.kind == "text" && frame.Method == "" && mustJSON(decodeAny(frame.ID)) == id {
+		if frame.kind == "text" && frame.Method == "" && (string(frame.ID) == id || mustJSON(decodeAny(frame.ID)) == id) {
 			n++
 		}
 	}

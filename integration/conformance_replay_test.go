@@ -27,11 +27,11 @@ type replay struct {
 	unique   string // ${N}: in command lines of this replay only
 	sessions map[string]string
 
-	events []transcriptEvent
-	talk   []exchanged
-	conns  map[string]*rpcClient
-	order  []string        // of conns
-	late   map[string]bool // what was waited for in vain
+	events  []transcriptEvent
+	talk    []exchanged
+	conns   map[string]*rpcClient
+	order   []string        // of conns
+	settled map[string]bool // what is not waited for any more
 }
 
 // script is what a scenario does besides talking, and what is said otherwise
@@ -72,7 +72,7 @@ func newReplay(t testing.TB, version, scenario string, server *server, allowed a
 	t.Helper()
 	r := &replay{TB: t, scenario: scenario, version: version, address: server.address(websocketDoor), core: server.core(t), script: scripts[scenario], allowed: allowed,
 		dir: shortDir(t), unique: fmt.Sprintf("%d%03d", os.Getpid(), replays.Add(1)%1000),
-		sessions: map[string]string{}, conns: map[string]*rpcClient{}, late: map[string]bool{},
+		sessions: map[string]string{}, conns: map[string]*rpcClient{}, settled: map[string]bool{},
 		events: readTranscript(t, version, scenario)}
 	r.talk = dialogue(r.events)
 	t.Cleanup(func() { makeRemovable(r.dir) })
