@@ -76,10 +76,11 @@ func newClients(config clientsConfig) (*clients, error) {
 			FrameBytes: int64(cfg.Frame), MessageBytes: int64(cfg.Request), Budget: budget, PingInterval: time.Duration(cfg.PingInterval),
 			DeadAfter: time.Duration(cfg.KeepaliveInterval + cfg.KeepaliveTimeout), Label: "exec-server websocket",
 		},
-		Origins:      cfg.Origins,
-		Authenticate: c.authenticate,
-		Ready:        func() bool { return !c.refusing.Load() && c.ready() },
-		Serve:        c.serveWebsocket,
+		Origins:       cfg.Origins,
+		OriginRefused: tellOrigins(config.logger),
+		Authenticate:  c.authenticate,
+		Ready:         func() bool { return !c.refusing.Load() && c.ready() },
+		Serve:         c.serveWebsocket,
 	})
 	c.server = gateway.NewHTTPServer(c.handler, c.logger)
 	c.server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -108,15 +109,6 @@ func (c *clients) authenticate(r *http.Request) (auth.Caller, *gateway.Refusal) 
 	c.logger.Debug("a websocket was opened", "peer", r.RemoteAddr, "principal", caller.Principal.Name, "via", caller.Via.Name)
 	a.info = info
 	return caller, nil
-}
-
-// refusalLevel says how important it is that somebody was not let in. Who has
-// failed too often has been told of by then, and must not fill the log.
-func refusalLevel(err error) slog.Level {
-	if refused, ok := errors.AsType[*auth.Error](err); ok && refused.Kind == auth.KindTooManyAttempts {
-		return slog.LevelDebug
-	}
-	return slog.LevelInfo
 }
 
 // keepAliveQuestions is how often the kernel asks within keepalive_timeout.

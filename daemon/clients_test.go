@@ -65,6 +65,10 @@ func TestWebPagesAreRefused(t *testing.T) {
 		}
 	}
 	o.meet(http.Header{"Origin": {"https://app.example.org"}})
+	log := o.log.String()
+	if strings.Count(log, "a request with an Origin was refused") != 1 || !strings.Contains(log, "origin=https://evil.example") {
+		t.Errorf("the log has to tell of the first, and not of all: %s", log)
+	}
 }
 
 func TestATokenForWebsockets(t *testing.T) {

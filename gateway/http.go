@@ -28,6 +28,9 @@ type HTTPConfig struct {
 	// Origins are the values of the Origin header that are let in, compared
 	// exactly. Without them whatever has the header is refused, as browsers are.
 	Origins []string
+	// OriginRefused is told of each request that is refused for its Origin. It is
+	// called concurrently; nil is nobody.
+	OriginRefused func(*http.Request)
 	// Authenticate says who asks for a websocket, or why it gets none. It is
 	// called concurrently; health is anybody's.
 	Authenticate func(*http.Request) (auth.Caller, *Refusal)
@@ -73,6 +76,9 @@ func NewHandler(config HTTPConfig) *Handler {
 // called; Shutdown waits for its end.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.originAllowed(r.Header) {
+		if h.config.OriginRefused != nil {
+			h.config.OriginRefused(r)
+		}
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
