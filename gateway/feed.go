@@ -149,10 +149,11 @@ func (c *connection) noteSaid(p *process, events []*execwirev1.ProcessEvent, byt
 	defer c.mu.Unlock()
 	last := events[len(events)-1]
 	p.push(last.GetSeq())
+	c.marks.note(p, bytes, len(events))
 	if last.GetClosed() != nil {
 		p.closed = true
+		c.marks.hurry()
 	}
-	c.marks.note(p, bytes, len(events))
 }
 
 // pinger answers the core when it asks whether the client is there.

@@ -133,6 +133,9 @@ func (r *reading) wasSaid() {
 	p.answer(r.position)
 	if p.isUnproven() {
 		r.marks.note(p, 0, 0)
+		if r.closed {
+			r.marks.hurry()
+		}
 	}
 	r.forget(p)
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 // readAfter has the client read a process after seq.
@@ -41,6 +43,33 @@ func TestWhatAReaderDidNotReadIsNotAcknowledged(t *testing.T) {
 		expect(t, s, cl, "p 1, p 3", 1, 2, 3, 4)
 		cl.readAfter("p", 4)
 		expect(t, s, cl, "p 1, p 3, p 4", 1, 2, 3, 4) // says the client itself
+	})
+}
+
+// TestTheEndIsProvenAtOnce has clients that leave when they have the end of their
+// process, as those that run one command do: the core must not wait for them.
+func TestTheEndIsProvenAtOnce(t *testing.T) {
+	end := func(seq uint64) *execwirev1.ProcessEvent {
+		return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Closed{Closed: &execwirev1.ProcessClosed{}}}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		s.say("p", 1)
+		expect(t, s, cl, "", 1)
+		s.sendEvents("p", end(2))
+		expect(t, s, cl, "p 2", 1, 2)
+
+		s.say("q", 1)
+		s.last["q"] = 1
+		synctest.Wait()
+		cl.readAfter("q", 0)
+		cl.readAfter("q", 0)
+		s.sendEvents("q", end(2))
+		s.last["q"], s.closed = 2, true
+		expect(t, s, cl, "p 2, q 1", 1, 2, 1, 2)
+		cl.readAfter("q", 1)
+		expect(t, s, cl, "p 2, q 1, q 2", 1, 2, 1, 2)
 	})
 }
 

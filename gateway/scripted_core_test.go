@@ -31,6 +31,7 @@ type scriptedCore struct {
 
 	mu       sync.Mutex
 	last     map[string]uint64 // what ListProcesses says
+	closed   bool              // what ReadOutput says
 	told     []string          // acknowledgements and pongs, in order
 	finished bool              // CloseSession was called
 }
@@ -115,7 +116,7 @@ func (s *scriptedCore) ListProcesses(context.Context, *execwirev1.ListProcessesR
 }
 
 func (s *scriptedCore) ReadOutput(ctx context.Context, req *execwirev1.ReadOutputRequest) (*execwirev1.ReadOutputResponse, error) {
-	answer := &execwirev1.ReadOutputResponse{NextAfterSeq: req.GetAfterSeq(), LastSeq: s.last[req.GetProcessId()]}
+	answer := &execwirev1.ReadOutputResponse{NextAfterSeq: req.GetAfterSeq(), LastSeq: s.last[req.GetProcessId()], Closed: s.closed}
 	for seq := req.GetAfterSeq() + 1; seq <= answer.GetLastSeq(); seq++ {
 		answer.Events = append(answer.Events, outputEvent(seq, 1))
 		answer.NextAfterSeq = seq

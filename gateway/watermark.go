@@ -10,7 +10,8 @@ import (
 
 const (
 	// watermarkInterval is how long events may be unproven before they are
-	// proven, if they do not fill a part of the window sooner.
+	// proven, if they do not fill a part of the window sooner and are not the end
+	// of a process, after which clients often leave.
 	watermarkInterval = 100 * time.Millisecond
 	// watermarkPart is the part of a window of unproven events that is proven at
 	// once.
@@ -34,7 +35,7 @@ const (
 // then keeps it no longer.
 type watermarks struct {
 	connection *connection
-	due        chan struct{} // has a token when a part of the window is unproven
+	due        chan struct{} // has a token when something is to be proven at once
 
 	// Guarded by connection.mu.
 	dirty     map[*process]struct{} // with something to be proven or acknowledged
@@ -67,14 +68,19 @@ func (w *watermarks) note(p *process, bytes, events int) {
 	w.bytes += bytes
 	w.events += events
 	if w.bytes >= w.waitBytes || w.events >= w.waitCount {
-		select {
-		case w.due <- struct{}{}:
-		default:
-		}
+		w.hurry()
 	}
 	if !w.running && w.connection.ctx.Err() == nil {
 		w.running = true
 		w.connection.spawn(w.run)
+	}
+}
+
+// hurry has what was noted proven at once.
+func (w *watermarks) hurry() {
+	select {
+	case w.due <- struct{}{}:
+	default:
 	}
 }
 
