@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { leakcheck.Main(m) }
 
-const hang = 30 * time.Second
+const hang = 2 * time.Minute
 
 // serving is a daemon that serves.
 type serving struct {

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // core is a server in this process.
 type core struct {

@@ -18,7 +18,7 @@ import (
 )
 
 // patience guards against hanging; no test waits for it to pass.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // execwire is the path of the command, built from this tree.
 var execwire string
@@ -55,18 +55,14 @@ func (w withCommand) Run() int {
 
 var errTooLong = errors.New("the test took too long")
 
-// slowPatience guards the tests that do as much as ten thousand things: each
+// testPatience guards whole tests, which do as much as ten thousand things: each
 // step has patience, and all of them together this. It is below what go test
 // gives a package, so that the test can say where it hangs.
-const slowPatience = 5 * patience
+const testPatience = 5 * time.Minute
 
 // testContext ends when the test does, or takes too long.
 func testContext(t testing.TB) context.Context {
-	long := slowPatience
-	if testing.Short() {
-		long = patience
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), long, errTooLong)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), testPatience, errTooLong)
 	t.Cleanup(cancel)
 	return ctx
 }

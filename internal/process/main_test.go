@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience guards against hanging; no test waits for it to pass.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // testContext ends when a test hangs; of a program under test it has no test.
 func testContext(t testing.TB) context.Context {

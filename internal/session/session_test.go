@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // hang is how long a test waits for what must happen.
-const hang = 30 * time.Second
+const hang = 2 * time.Minute
 
 type fixture struct {
 	*session.Session

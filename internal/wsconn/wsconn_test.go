@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // listen serves websockets, each of which serve has until it returns, and
 // returns the URL. The test waits for the end of all.
