@@ -7,8 +7,8 @@ import (
 	"github.com/execwire/execwire/gateway/jsonrpc"
 )
 
-// maxBulk is how many answers with files or directories are prepared at once for
-// one connection. They are said one after the other anyway, and wait in memory
+// maxBulk is how many large answers of one kind are prepared at once for one
+// connection. They are said one after the other anyway, and wait in memory
 // for a client that does not read.
 const maxBulk = 8
 

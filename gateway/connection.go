@@ -52,7 +52,8 @@ type connection struct {
 	out     *outgoing
 	permits permits
 	files   fileOrder
-	bulk    bulk
+	bulk    bulk // for files and directories
+	reads   bulk // for output
 	pings   pinger
 
 	overfed bool // of the receiving goroutine; an answer had no room

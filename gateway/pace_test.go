@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,6 +119,51 @@ func TestAClientThatAsksAndDoesNotReadIsDisconnected(t *testing.T) {
 		}
 		if asked > 1_000_000 {
 			t.Fatal("it is never disconnected")
+		}
+	}
+}
+
+// TestReadsThatAreNotReadTakeLittle has as many of them as may be in flight, each
+// with all that the core retains.
+func TestReadsThatAreNotReadTakeLittle(t *testing.T) {
+	const chunk, chunks, reads = 32 << 10, 32, 100
+	s, core := newScriptedCore(t)
+	var given atomic.Int64
+	s.read = func(req *execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
+		most := uint64(coreReadBytes)
+		if req.MaxBytes != nil {
+			most = uint64(req.GetMaxBytes())
+		}
+		answer := &execwirev1.ReadOutputResponse{NextAfterSeq: req.GetAfterSeq(), LastSeq: chunks}
+		for bytes := uint64(chunk); bytes <= most && answer.GetNextAfterSeq() < chunks; bytes += chunk {
+			answer.NextAfterSeq++
+			answer.Events = append(answer.Events, outputEvent(answer.GetNextAfterSeq(), chunk))
+			given.Add(chunk)
+		}
+		return answer
+	}
+	cl, _ := core.attach("", func(p *pipe, _ *Config) { p.capacity = 1 })
+	cl.stopReading()
+	var asked []string
+	for range reads {
+		asked = append(asked, cl.ask("process/read", map[string]any{"processId": "p"}))
+	}
+	for last, still := int64(0), 0; last < reads*smallReadBytes || still < 20; time.Sleep(10 * time.Millisecond) {
+		if now := given.Load(); now != last {
+			last, still = now, 0
+			continue
+		}
+		still++
+	}
+	// Those that the client and the pipe have are one or two.
+	if most := int64(reads*smallReadBytes + (maxBulk+2)*chunk*chunks); given.Load() > most {
+		t.Errorf("the answers take %d bytes, want at most %d", given.Load(), most)
+	}
+	cl.resumeReading()
+	for _, ask := range asked {
+		var a readAnswer
+		if cl.decode(cl.reply(ask).Result, &a); len(a.Chunks) != chunks || a.NextSeq != chunks+1 {
+			t.Fatalf("an answer has %d chunks, and nextSeq is %d", len(a.Chunks), a.NextSeq)
 		}
 	}
 }

@@ -38,6 +38,7 @@ func (p *readParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) 
 		r.claim(reading.id, after)
 	}
 	if err := reading.read(ctx); err != nil {
+		reading.end()
 		return nil, processFailure(p.ProcessID, err)
 	}
 	return reading, nil
@@ -82,6 +83,8 @@ type reading struct {
 	position uint64    // up to where the answer goes
 	budget   uint64    // bytes that may still be added
 	deadline time.Time // zero: there is no wait
+	most     uint64    // bytes that the core is asked for at once
+	leave    func()    // gives the slot back; nil: it has none
 
 	chunks []*execwirev1.ProcessEvent // outputs
 	gap    *execwirev1.OutputGap      // before the first of them
@@ -127,6 +130,7 @@ func (r *reading) appendTo(dst []byte) []byte {
 
 // wasSaid notes that the client was told everything up to the position.
 func (r *reading) wasSaid() {
+	r.end()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.record(r.id)
@@ -138,4 +142,11 @@ func (r *reading) wasSaid() {
 		}
 	}
 	r.forget(p)
+}
+
+// end gives back what the answer had while it was put together and said.
+func (r *reading) end() {
+	if r.leave != nil {
+		r.leave()
+	}
 }

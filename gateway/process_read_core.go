@@ -10,19 +10,26 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// coreReadBytes is the most output in one answer of the core's ReadOutput.
-const coreReadBytes = 1 << 20
+const (
+	// coreReadBytes is the most output in one answer of the core's ReadOutput.
+	coreReadBytes = 1 << 20
+	// smallReadBytes is how much of an answer is put together without a slot in
+	// connection.reads: what every request in flight may keep of it while the
+	// client does not read.
+	smallReadBytes = 64 << 10
+)
 
 // read puts the answer together: from one answer of the core, or from several
 // where more is retained than one can have.
 func (r *reading) read(ctx context.Context) error {
+	r.most = smallReadBytes
 	answer, err := r.first(ctx)
 	if err != nil {
 		return err
 	}
 	target := answer.GetLastSeq()
 	for {
-		limited := r.budget <= coreReadBytes
+		limited := r.budget <= r.most
 		if !r.add(answer) || limited && len(r.chunks) > 0 && answer.GetNextAfterSeq() < answer.GetLastSeq() {
 			r.exit, r.closed = answer.GetExit(), answer.GetClosed()
 			return nil
@@ -30,7 +37,7 @@ func (r *reading) read(ctx context.Context) error {
 		if r.position >= target {
 			return r.conclude(ctx, answer)
 		}
-		next, err := r.ask(ctx, 0)
+		next, err := r.askForMore(ctx)
 		if err != nil {
 			return err
 		}
@@ -70,13 +77,26 @@ func (r *reading) first(ctx context.Context) (*execwirev1.ReadOutputResponse, er
 	}
 }
 
+// askForMore is ask for what does not fit into a small answer. It waits for a
+// slot, which the answer has until it was said.
+func (r *reading) askForMore(ctx context.Context) (*execwirev1.ReadOutputResponse, error) {
+	if r.leave == nil {
+		leave, err := r.reads.enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.leave, r.most = leave, coreReadBytes
+	}
+	return r.ask(ctx, 0)
+}
+
 // ask asks the core for what follows the position, and waits for it: as often as
 // the core's longest wait makes it necessary.
 func (r *reading) ask(ctx context.Context, wait time.Duration) (*execwirev1.ReadOutputResponse, error) {
 	for {
 		request := &execwirev1.ReadOutputRequest{SessionId: r.session.id, ProcessId: r.id, AfterSeq: r.position}
-		if r.budget < coreReadBytes {
-			request.MaxBytes = proto.Uint32(uint32(r.budget))
+		if most := min(r.budget, r.most); most < coreReadBytes {
+			request.MaxBytes = proto.Uint32(uint32(most))
 		}
 		if wait > 0 {
 			request.Wait = durationpb.New(wait)

@@ -28,6 +28,8 @@ type scriptedCore struct {
 
 	// What happens in the calls that cause events.
 	write, signal func()
+	// read answers ReadOutput; nil: what last says is read.
+	read func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse
 
 	mu       sync.Mutex
 	last     map[string]uint64 // what ListProcesses says
@@ -116,6 +118,9 @@ func (s *scriptedCore) ListProcesses(context.Context, *execwirev1.ListProcessesR
 }
 
 func (s *scriptedCore) ReadOutput(ctx context.Context, req *execwirev1.ReadOutputRequest) (*execwirev1.ReadOutputResponse, error) {
+	if s.read != nil {
+		return s.read(req), nil
+	}
 	answer := &execwirev1.ReadOutputResponse{NextAfterSeq: req.GetAfterSeq(), LastSeq: s.last[req.GetProcessId()], Closed: s.closed}
 	for seq := req.GetAfterSeq() + 1; seq <= answer.GetLastSeq(); seq++ {
 		answer.Events = append(answer.Events, outputEvent(seq, 1))
