@@ -41,6 +41,9 @@ func (c *connection) isReady() bool {
 // feedEnded ends the connection whose session has ended or is lost, unless it is
 // what the client wanted.
 func (c *connection) feedEnded(err error) {
+	if reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER {
+		c.session.taken.Store(true)
+	}
 	if c.ctx.Err() != nil || c.isLeaving() {
 		return
 	}

@@ -122,6 +122,28 @@ func (c *core) connect(change ...func(*pipe, *Config)) *client {
 	return cl
 }
 
+// serveHere is connect for tests that look into the connection.
+func (c *core) serveHere() (*connection, *client) {
+	c.t.Helper()
+	gateway, err := New(Config{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	p := newPipe()
+	served := newConnection(gateway, c.t.Context(), c.channel, p)
+	cl := &client{t: c.t, pipe: p, gate: make(chan struct{}), quota: -1}
+	cl.changed.L = &cl.mu
+	close(cl.gate)
+	var running sync.WaitGroup
+	running.Go(func() { _ = served.serve(c.t.Context()) })
+	running.Go(cl.read)
+	c.t.Cleanup(func() {
+		cl.cut()
+		running.Wait()
+	})
+	return served, cl
+}
+
 // attach serves a client that has initialized, with a session to resume unless
 // that is empty. It returns the session.
 func (c *core) attach(resume string, change ...func(*pipe, *Config)) (*client, string) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,20 +35,7 @@ func (cl *client) expectCourse(want ...string) {
 // to say what precedes the held event.
 func TestAHoldThatEndsKeepsTheOrderOfEvents(t *testing.T) {
 	s, core := newScriptedCore(t)
-	gateway, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := newPipe()
-	c := newConnection(gateway, t.Context(), core.channel, p)
-	cl := &client{t: t, pipe: p, gate: make(chan struct{}), quota: -1}
-	cl.changed.L = &cl.mu
-	close(cl.gate)
-	var running sync.WaitGroup
-	running.Go(func() { _ = c.serve(t.Context()) })
-	running.Go(cl.read)
-	defer running.Wait()
-	defer cl.cut()
+	c, cl := core.serveHere()
 	cl.initialize("")
 	for i := range 200 {
 		id := fmt.Sprint("p", i)

@@ -39,7 +39,7 @@ func (c *connection) leave() {
 	}
 	c.sayLastWords()
 	c.cancelCalls(errServed)
-	if c.session != nil {
+	if c.session != nil && !c.session.taken.Load() {
 		c.session.close(c)
 	}
 }

@@ -5,7 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // drop breaks the client's connection and waits until nothing is left of it.
@@ -223,4 +228,46 @@ func TestANewProcessUnderAnOldIDIsPushed(t *testing.T) {
 	if text, _ := cl.output("p", 1); text != "new\n" {
 		t.Errorf("it said %q", text)
 	}
+}
+
+// TestNothingIsRememberedOfWhatWasOverBefore resumes a session whose processes
+// have said all that they will.
+func TestNothingIsRememberedOfWhatWasOverBefore(t *testing.T) {
+	s, core := newScriptedCore(t)
+	for i := range 1000 {
+		s.last[fmt.Sprint(i)] = 3
+	}
+	s.done = true
+	c, cl := core.serveHere()
+	cl.initialize("s")
+	cl.must("environment/status", nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.records) != 0 {
+		t.Errorf("%d processes are remembered", len(c.records))
+	}
+}
+
+// TestASessionThatWasTakenOverIsNotEnded has its client leave, and another one
+// take the session over while answers are awaited.
+func TestASessionThatWasTakenOverIsNotEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		cl.ask("process/read", map[string]any{"processId": "p", "waitMs": 3_600_000})
+		synctest.Wait()
+		close(cl.pipe.finished)
+		synctest.Wait()
+		taken, err := status.New(codes.Aborted, "taken").WithDetails(&errdetails.ErrorInfo{Domain: coreErrors, Reason: "SESSION_TAKEN_OVER"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.end <- taken.Err()
+		if err := cl.ended(); err != nil {
+			t.Errorf("Serve returned %v", err)
+		}
+		if s.finished {
+			t.Error("the session was ended")
+		}
+	})
 }

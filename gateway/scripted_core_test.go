@@ -33,6 +33,7 @@ type scriptedCore struct {
 
 	mu       sync.Mutex
 	last     map[string]uint64 // what ListProcesses says
+	done     bool              // it says that all have closed, and were acknowledged
 	closed   bool              // what ReadOutput says
 	told     []string          // acknowledgements and pongs, in order
 	finished bool              // CloseSession was called
@@ -112,7 +113,7 @@ func (s *scriptedCore) note(m *execwirev1.AttachSessionRequest) {
 func (s *scriptedCore) ListProcesses(context.Context, *execwirev1.ListProcessesRequest) (*execwirev1.ListProcessesResponse, error) {
 	list := &execwirev1.ListProcessesResponse{}
 	for id, last := range s.last {
-		list.Processes = append(list.Processes, &execwirev1.Process{ProcessId: id, LastSeq: last})
+		list.Processes = append(list.Processes, &execwirev1.Process{ProcessId: id, LastSeq: last, State: s.state()})
 	}
 	return list, nil
 }
@@ -136,6 +137,13 @@ func (s *scriptedCore) ReadOutput(ctx context.Context, req *execwirev1.ReadOutpu
 		}
 	}
 	return answer, nil
+}
+
+func (s *scriptedCore) state() execwirev1.ProcessState {
+	if s.done {
+		return execwirev1.ProcessState_PROCESS_STATE_CLOSED
+	}
+	return execwirev1.ProcessState_PROCESS_STATE_RUNNING
 }
 
 func (s *scriptedCore) GetProcess(context.Context, *execwirev1.GetProcessRequest) (*execwirev1.GetProcessResponse, error) {

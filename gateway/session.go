@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,6 +27,9 @@ type session struct {
 	windowBytes, windowEvents uint64
 
 	sending sync.Mutex // of whoever sends on the stream
+
+	// taken is set when another connection has it: it is not ours to end then.
+	taken atomic.Bool
 }
 
 var errAttachTime = errors.New("the core did not grant the session in time")
@@ -90,7 +94,7 @@ func (c *connection) findHoles(ctx context.Context, sessionID string) error {
 		}
 		c.mu.Lock()
 		for _, described := range page.GetProcesses() {
-			if last := described.GetLastSeq(); last > 0 {
+			if last := described.GetLastSeq(); last > 0 && !isDone(described) {
 				p := c.record(described.GetProcessId())
 				p.missed, p.hole = last, last
 			}
@@ -100,6 +104,12 @@ func (c *connection) findHoles(ctx context.Context, sessionID string) error {
 			return nil
 		}
 	}
+}
+
+// isDone reports whether the core has nothing more to say of a process: it has
+// closed, and the client had all of it.
+func isDone(described *execwirev1.Process) bool {
+	return described.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED && !described.GetOwned()
 }
 
 // send says something on the stream. If that fails, the feed learns why.
