@@ -211,7 +211,7 @@ func TestProcessThatIsNotAcknowledgedStopsNoOther(t *testing.T) {
 		c.start(ids[i], small(flood(size)))
 	}
 	most := 0
-	for !allClosed(c, ids) {
+	for !allClosed(c, ids) || c.of("stuck").out.Offset() == 0 { // it may be late to begin
 		if d := c.next(); d.Process != stuck {
 			c.acknowledge(d.Process.ID())
 		}
