@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/eventlog"
 )
 
 func TestAStreamThatSomebodyElseHoldsDoesNotOutliveTheKill(t *testing.T) {
@@ -72,6 +74,39 @@ func TestAForsakenStreamWaitsForItsSlowOwner(t *testing.T) {
 		t.Errorf("state %v, while the owner has not taken what was said", state)
 	}
 	if total, _ := drain(t, owner); total != 60000 {
+		t.Errorf("%d bytes", total)
+	}
+	exit(t, p)
+}
+
+// All that was said is in the log before there is an owner, who then has no room, and a stranger keeps the pipe open.
+func TestAForsakenStreamThatIsDryNeedsNoRoom(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	const size = 60000
+	spec := shell(fmt.Sprintf("head -c %d /dev/zero; exec sleep 1000", size))
+	spec.Output.WindowBytes = 4096
+	p, err := s.Start(testContext(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the log to have everything", func() bool {
+		return p.log.Snapshot().Stream(eventlog.Stdout).Total == size
+	})
+	poll(t, "the shell to become sleep", func() bool {
+		name, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/comm")
+		return string(name) == "sleep\n"
+	})
+	owner, err := p.Log().Own(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", p.PID()), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	terminate(t, p, Termination{})
+	if total, _ := drain(t, owner); total != size {
 		t.Errorf("%d bytes", total)
 	}
 	exit(t, p)

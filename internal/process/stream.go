@@ -87,6 +87,10 @@ func (s *stream) step(fd uintptr) outcome {
 	if s.ended {
 		return ended
 	}
+	if s.forsaken && s.owed <= 0 { // which must not wait for the owner's room: nothing more may ever come
+		s.endLocked()
+		return ended
+	}
 	n, room, err := s.read(fd)
 	s.noRoom = !room
 	switch {
