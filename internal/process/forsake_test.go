@@ -51,7 +51,7 @@ func TestAStreamThatSomebodyElseHoldsDoesNotOutliveTheKill(t *testing.T) {
 func TestAForsakenStreamWaitsForItsSlowOwner(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	spec := shell("head -c 60000 /dev/zero; exec sleep 1000")
-	spec.Output.WindowBytes = 4096
+	spec.Output.WindowBytes, spec.Output.Held = 4096, true
 	p, err := s.Start(testContext(t), spec)
 	if err != nil {
 		t.Fatal(err)
