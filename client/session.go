@@ -210,7 +210,7 @@ func (s *Session) Close(ctx context.Context) error {
 func (s *Session) attach() *execwirev1.AttachSessionRequest {
 	m := &execwirev1.SessionAttach{
 		SessionId:    s.options.SessionID,
-		AfterSeq:     s.feed.cursors(),
+		AfterSeq:     s.feed.attachCursors(),
 		WhenDetached: s.options.WhenDetached,
 	}
 	if info := s.Info(); info != nil {

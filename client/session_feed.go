@@ -43,6 +43,9 @@ type sessionPosition struct {
 	taken    uint64
 	started  bool // something was received, or is known to have been
 	closed   bool // the closed event was received
+	// repeated is the last seq that the stream of now will send again, because it
+	// was not taken when the stream began; 0 is none.
+	repeated uint64
 	batches  []sessionBatch
 	// bytes and events were taken since the last acknowledgement.
 	bytes, events int
@@ -120,11 +123,11 @@ func inexact(gap *execwirev1.ProcessEvent) *execwirev1.ProcessEvent {
 	return gap
 }
 
-// position finds the process, or the new one under an id that was free again.
-// mu is held.
+// position finds the process, or the new one under an id that was free again,
+// which begins anew when nothing of the one before is to be repeated. mu is held.
 func (f *sessionFeed) position(id string, events []*execwirev1.ProcessEvent) *sessionPosition {
 	p := f.processes[id]
-	if p == nil || p.closed && len(p.batches) == 0 && len(events) > 0 && events[0].GetSeq() == 1 {
+	if p == nil || p.closed && p.repeated == 0 && len(p.batches) == 0 && len(events) > 0 && events[0].GetSeq() == 1 {
 		p = &sessionPosition{}
 		f.processes[id] = p
 		delete(f.dirty, id)
@@ -146,6 +149,9 @@ func (p *sessionPosition) advance(event *execwirev1.ProcessEvent) (known bool, e
 	seq := event.GetSeq()
 	switch {
 	case p.started && seq <= p.received:
+		if seq >= p.repeated {
+			p.repeated = 0
+		}
 		return true, nil
 	case p.closed:
 		return false, protocolErrorf("seq %d follows the closed event", seq)
@@ -273,6 +279,21 @@ func (f *sessionFeed) forget() {
 		}
 		f.finished = f.finished[1:]
 	}
+}
+
+// attachCursors are cursors for a stream that begins now, which sends again what
+// was received and not taken.
+func (f *sessionFeed) attachCursors() map[string]uint64 {
+	cursors := f.cursors()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, p := range f.processes {
+		p.repeated = 0
+		if cursor, ok := cursors[id]; ok && cursor < p.received {
+			p.repeated = p.received
+		}
+	}
+	return cursors
 }
 
 // cursors returns what was taken of each process, also if that is nothing: one

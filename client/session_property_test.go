@@ -109,7 +109,7 @@ func TestFeedTellsEverythingOnce(t *testing.T) {
 				if rapid.Bool().Draw(t, "lose acknowledgements") {
 					_ = f.acknowledge(true)
 				}
-				m.attach(t, f.cursors())
+				m.attach(t, f.attachCursors())
 				f.resume(8, 4)
 			},
 			"begin anew": func(t *rapid.T) {
