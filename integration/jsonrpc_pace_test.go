@@ -130,12 +130,10 @@ func TestAThousandIdleConnectionsCostLittle(t *testing.T) {
 	if grown := p.descriptors() - descriptors; grown > connections+10 {
 		t.Errorf("%d connections use %d descriptors", connections, grown)
 	}
-	// The budget is 60 KiB, which make bench holds against what is measured. What
-	// is resident depends on the kernel, too, and here it is a leak that fails.
 	each := int64(0)
-	eventually(t, "idle connections cost less than twice their budget", func() bool {
+	eventually(t, "idle connections cost 60 KiB each", func() bool {
 		each = (p.resident() - memory) / connections
-		return each <= 120<<10
+		return each <= 60<<10
 	})
 	t.Logf("an idle connection costs %d KiB", each>>10)
 	p.expectIdle()
