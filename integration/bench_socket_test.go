@@ -60,14 +60,20 @@ func (b *bench) dialSocket(url string) *benchSocket {
 	return s
 }
 
-// send sends one message as one frame. Its mask is zero, which costs nothing.
+// send sends one message as one frame.
 func (s *benchSocket) send(opcode byte, message []byte) {
+	if err := s.write(opcode, message); err != nil {
+		s.tb.Errorf("failed to send: %v", err)
+	}
+}
+
+// write writes one frame. Its mask is zero, which costs nothing.
+func (s *benchSocket) write(opcode byte, message []byte) error {
 	frame := binary.BigEndian.AppendUint32(append([]byte{0x80 | opcode}, frameLength(0x80, len(message))...), 0)
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	if _, err := s.conn.Write(append(frame, message...)); err != nil {
-		s.tb.Errorf("failed to send: %v", err)
-	}
+	_, err := s.conn.Write(append(frame, message...))
+	return err
 }
 
 // frameLength is the length of a frame as its header has it; mask is 0x80 for
@@ -106,7 +112,9 @@ func (s *benchSocket) next() ([]byte, error) {
 				return s.data, nil
 			}
 		case opPing:
-			s.send(opPong, s.data[start:])
+			if err := s.write(opPong, s.data[start:]); err != nil {
+				return nil, err // a ping may come while the benchmark closes
+			}
 			s.data = s.data[:start]
 		case opClose:
 			return nil, io.EOF

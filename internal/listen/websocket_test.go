@@ -69,6 +69,7 @@ func TestWhoComesThroughAWebsocketDoor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer func() { _ = conn.Close() }()
 		info, err := listen.AuthInfoOf(around{conn})
 		local, ok := info.(listen.LoopbackAuthInfo)
 		if err != nil || !ok || local.Admitted() == authenticated {
