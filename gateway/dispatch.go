@@ -32,6 +32,10 @@ var methods = map[string]method{
 	"process/signal":    {group: groupExec, control: true, decode: decoder[signalParams]()},
 	"process/terminate": {group: groupExec, control: true, decode: decoder[terminateParams]()},
 
+	// Beyond the reference.
+	"process/closeStdin": {group: groupExec, decode: decoder[closeStdinParams]()},
+	"process/resize":     {group: groupExec, control: true, decode: decoder[resizeParams]()},
+
 	"environment/info":   {group: groupEnvironment, control: true, decode: decodeNothing(environmentInfoCall{})},
 	"environment/status": {group: groupEnvironment, control: true, decode: decodeNothing(environmentStatusCall{})},
 

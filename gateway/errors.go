@@ -32,6 +32,8 @@ var codesOf = map[execwirev1.ErrorReason]int{
 	execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:        jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:   jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE:      jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL:        jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_NOT_A_TERMINAL:           jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE:        jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS: jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS:        jsonrpc.CodeLimitReached,

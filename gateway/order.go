@@ -59,9 +59,10 @@ type processCall interface {
 type place int
 
 const (
-	placeAny   place = iota // comes after starts
-	placeStart              // comes after starts; the others after it
-	placeWrite              // comes after starts and writes
+	placeAny    place = iota // comes after starts
+	placeStart               // comes after starts; the others after it
+	placeWrite               // comes after starts and writes
+	placeResize              // comes after starts and resizes
 )
 
 // fileCall is a call that names paths.
@@ -91,18 +92,18 @@ func (c *connection) enterProcess(r *request, named processCall) {
 	p := c.record(coreProcessID(id))
 	p.users++
 	r.turn.leave = append(r.turn.leave, func() { c.leaveProcess(p) })
-	switch place {
-	case placeStart:
+	if place == placeStart {
 		r.turn.follow(&p.starting)
+		return
+	}
+	if p.starting != nil {
+		r.turn.after = append(r.turn.after, p.starting)
+	}
+	switch place {
 	case placeWrite:
-		if p.starting != nil {
-			r.turn.after = append(r.turn.after, p.starting)
-		}
 		r.turn.follow(&p.writing)
-	default:
-		if p.starting != nil {
-			r.turn.after = append(r.turn.after, p.starting)
-		}
+	case placeResize:
+		r.turn.follow(&p.resizing)
 	}
 }
 

@@ -15,6 +15,7 @@ type process struct {
 	users    int             // requests that name it
 	starting <-chan struct{} // closed when the last start that came was carried out
 	writing  <-chan struct{} // closed when the last write that came was carried out
+	resizing <-chan struct{} // closed when the last resize that came was carried out
 
 	holds   []*hold
 	begun   uint64  // holds that there ever were

@@ -26,8 +26,11 @@ type startParams struct {
 	Sandbox               json.RawMessage   `param:"sandbox,optional"`
 	EnforceManagedNetwork *bool             `param:"enforceManagedNetwork,optional"`
 	ManagedNetwork        json.RawMessage   `param:"managedNetwork,optional"`
+	Rows                  *uint16           `param:"rows,named"`
+	Cols                  *uint16           `param:"cols,named"`
 
-	cwd clientPath
+	cwd  clientPath
+	size *execwirev1.TerminalSize // nil: the standard one
 }
 
 type envPolicyParams struct {
@@ -77,6 +80,9 @@ func (p *startParams) check() *jsonrpc.Error {
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "%s", err.Message)
 	}
 	p.cwd = cwd
+	if err := p.checkSize(); err != nil {
+		return err
+	}
 	if err := checkSandbox(p.Sandbox, confinesPrograms); err != nil {
 		return err
 	}
@@ -94,6 +100,17 @@ func (p *startParams) check() *jsonrpc.Error {
 		return jsonrpc.Errorf(jsonrpc.CodeInternal, "nul byte found in provided data")
 	}
 	return nil
+}
+
+func (p *startParams) checkSize() (err *jsonrpc.Error) {
+	switch {
+	case !p.Tty && p.Rows != nil:
+		return invalidMember("rows", "is for a process with a terminal: set tty, or leave it out")
+	case !p.Tty && p.Cols != nil:
+		return invalidMember("cols", "is for a process with a terminal: set tty, or leave it out")
+	}
+	p.size, err = terminalSize(p.Rows, p.Cols)
+	return err
 }
 
 func (p *startParams) hasNUL() bool {
@@ -167,11 +184,10 @@ func (p *startParams) command(r *request) *execwirev1.DirectCommand {
 // shellVariable is what a process with a terminal gets when it was not given.
 const shellVariable = "SHELL"
 
-// io connects the process: a terminal of the standard size, a pipe, or nothing
-// to read.
+// io connects the process: a terminal, a pipe, or nothing to read.
 func (p *startParams) io() *execwirev1.ProcessIo {
 	if p.Tty {
-		return &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{}}}
+		return &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{Size: p.size}}}
 	}
 	stdin := execwirev1.StdinMode_STDIN_MODE_CLOSED
 	if p.PipeStdin {

@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func statusOf(cl *client, f frame) string {
+	cl.t.Helper()
+	var result struct{ Status string }
+	if f.Error != nil || json.Unmarshal(f.Result, &result) != nil {
+		cl.t.Fatalf("the answer is %s", f.raw)
+	}
+	return result.Status
+}
+
+// The end of input comes after the writes that were sent before it, and before
+// those sent after it.
+func TestCloseStdinFollowsTheWritesBefore(t *testing.T) {
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 4096 }).attach("")
+	start := cl.ask("process/start", startOf("p", "wc -c", "pipeStdin", true))
+	var writes []string
+	for range 100 {
+		writes = append(writes, cl.ask("process/write", writeOf("p", strings.Repeat("x", 4096))))
+	}
+	end := cl.ask("process/closeStdin", map[string]any{"processId": "p"})
+	late := cl.ask("process/write", writeOf("p", "late"))
+	again := cl.ask("process/closeStdin", map[string]any{"processId": "p"})
+	if text, code := cl.output("p", 1); strings.TrimSpace(text) != "409600" || code != 0 {
+		t.Errorf("it counted %q and exited with %d", text, code)
+	}
+	for _, ask := range append(writes, end, again) {
+		if got := statusOf(cl, cl.reply(ask)); got != "accepted" {
+			t.Errorf("request %s: %s", ask, got)
+		}
+	}
+	if f := cl.reply(late); f.Error == nil && statusOf(cl, f) != "stdinClosed" { // an error if it has exited
+		t.Errorf("a late write is answered with %s", f.raw)
+	}
+	checkOrder(t, cl.all(), map[string]string{"p": start})
+}
+
+// The answer precedes the end that it causes.
+func TestCloseStdinIsAnsweredFirst(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	for i := range 50 {
+		id := fmt.Sprint("p", i)
+		cl.start(id, "exec cat", "pipeStdin", true)
+		end := cl.ask("process/closeStdin", map[string]any{"processId": id})
+		cl.output(id, 1)
+		_, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == end })
+		_, exited := cl.wait("the exit", func(f frame) bool { return f.Method == "process/exited" && f.Params.ProcessID == id })
+		if exited < answered {
+			t.Fatalf("the exit precedes the answer: %s", summary(cl.all()))
+		}
+	}
+}
+
+func TestCloseStdinOfWhatHasNone(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	cl.start("none", "exec sleep 1000")
+	cl.start("terminal", "exec cat", "tty", true)
+	for id, want := range map[string]string{
+		"unknown": "unknownProcess", strings.Repeat("x", 2000): "unknownProcess", "none": "stdinClosed",
+	} {
+		if got := statusOf(cl, cl.call("process/closeStdin", map[string]any{"processId": id})); got != want {
+			t.Errorf("%.10s: %s", id, got)
+		}
+	}
+	refusal := cl.refused("process/closeStdin", map[string]any{"processId": "terminal"}, -32600, "write the byte 0x04")
+	if refusal.Data["reason"] != "STDIN_IS_TERMINAL" {
+		t.Errorf("the data is %v", refusal.Data)
+	}
+	cl.refused("process/closeStdin", map[string]any{}, -32602, "missing field `processId`")
+	cl.must("process/write", writeOf("terminal", "\x04"))
+	if _, code := cl.output("terminal", 1); code != 0 {
+		t.Errorf("it exited with %d", code)
+	}
+}
