@@ -150,6 +150,7 @@ func toProcess(p *session.Process) *execwirev1.Process {
 		LastSeq:           stats.LastSeq,
 		FirstAvailableSeq: stats.FirstRetainedSeq,
 		Owned:             p.Owned(),
+		Labels:            spec.Labels,
 	}
 	if spec.Terminal != nil {
 		size := p.WindowSize()

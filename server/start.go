@@ -111,6 +111,7 @@ func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, erro
 			MaxReaders:     s.cfg.Limits.Readers,
 		},
 		LeaveDescendants: req.GetLeaveDescendants(),
+		Labels:           req.GetLabels(),
 
 		PipeStdin: req.GetIo().GetPipes().GetStdin() == execwirev1.StdinMode_STDIN_MODE_PIPE,
 	}

@@ -19,6 +19,11 @@ const (
 	MaxProcessIDBytes = 1024
 	// MaxWriteIDBytes is the longest id of a write.
 	MaxWriteIDBytes = 128
+	// MaxLabels is how many labels a process may have.
+	MaxLabels = 16
+	// MaxLabelNameBytes and MaxLabelValueBytes are the longest name and value of
+	// a label.
+	MaxLabelNameBytes, MaxLabelValueBytes = 64, 256
 	// maxSignal is the highest signal number of Linux.
 	maxSignal = 64
 	// maxTerminalSide is the largest number of rows or columns that the
@@ -130,7 +135,29 @@ func validateStart(prefix string, m *execwirev1.StartProcessRequest) error {
 	if mode := m.GetIo().GetPipes().GetStdin(); mode < 0 || mode > execwirev1.StdinMode_STDIN_MODE_PIPE {
 		return invalidField(prefix+"io.pipes.stdin", fmt.Sprintf("cannot be %d", mode))
 	}
+	if err := validateLabels(prefix+"labels", m.GetLabels()); err != nil {
+		return err
+	}
 	return validateLimits(prefix+"limits", m.GetLimits())
+}
+
+// validateLabels checks what a caller wants to find with a process again.
+func validateLabels(field string, labels map[string]string) error {
+	if len(labels) > MaxLabels {
+		return invalidField(field, fmt.Sprintf("has %d entries: use at most %d", len(labels), MaxLabels))
+	}
+	for name, value := range labels {
+		switch {
+		case name == "":
+			return invalidField(field, "has an entry without a name: give it one")
+		case len(name) > MaxLabelNameBytes:
+			return invalidField(field, fmt.Sprintf("has a name that is longer than %d bytes: use a shorter one", MaxLabelNameBytes))
+		case len(value) > MaxLabelValueBytes:
+			return invalidField(fmt.Sprintf("%s[%q]", field, name),
+				fmt.Sprintf("is longer than %d bytes: use a shorter value", MaxLabelValueBytes))
+		}
+	}
+	return nil
 }
 
 func validateCommand(field string, m *execwirev1.ProcessCommand) error {

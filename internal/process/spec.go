@@ -42,6 +42,8 @@ type Spec struct {
 	// LeaveDescendants leaves alone what is left of the process when it closes. It then ends with the Supervisor, or
 	// with Terminate. Otherwise it is killed.
 	LeaveDescendants bool
+	// Labels are what the caller wants to find with the process again. Nothing here heeds them.
+	Labels map[string]string
 	// Output bounds the event log.
 	Output eventlog.Limits
 }

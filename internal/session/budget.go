@@ -54,6 +54,9 @@ func described(spec *process.Spec) int64 {
 	for _, arg := range spec.Argv {
 		n += len(arg) + header
 	}
+	for name, value := range spec.Labels {
+		n += len(name) + len(value) + 2*header
+	}
 	return int64(n)
 }
 

@@ -115,7 +115,9 @@ type Process struct {
 	FirstAvailableSeq uint64 `protobuf:"varint,12,opt,name=first_available_seq,json=firstAvailableSeq,proto3" json:"first_available_seq,omitempty"`
 	// Whether somebody owns it at the moment: by RunProcess, or by being attached
 	// to its session.
-	Owned         bool `protobuf:"varint,13,opt,name=owned,proto3" json:"owned,omitempty"`
+	Owned bool `protobuf:"varint,13,opt,name=owned,proto3" json:"owned,omitempty"`
+	// The labels it was started with.
+	Labels        map[string]string `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -241,11 +243,18 @@ func (x *Process) GetOwned() bool {
 	return false
 }
 
+func (x *Process) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 var File_execwire_v1_process_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_proto_rawDesc = "" +
 	"\n" +
-	"\x19execwire/v1/process.proto\x12\vexecwire.v1\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x03\n" +
+	"\x19execwire/v1/process.proto\x12\vexecwire.v1\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x04\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -263,7 +272,11 @@ const file_execwire_v1_process_proto_rawDesc = "" +
 	" \x01(\v2\x17.execwire.v1.ExitRecordR\x04exit\x12\x19\n" +
 	"\blast_seq\x18\v \x01(\x04R\alastSeq\x12.\n" +
 	"\x13first_available_seq\x18\f \x01(\x04R\x11firstAvailableSeq\x12\x14\n" +
-	"\x05owned\x18\r \x01(\bR\x05owned*\x98\x01\n" +
+	"\x05owned\x18\r \x01(\bR\x05owned\x128\n" +
+	"\x06labels\x18\x0e \x03(\v2 .execwire.v1.Process.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x98\x01\n" +
 	"\fProcessState\x12\x1d\n" +
 	"\x19PROCESS_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PROCESS_STATE_STARTING\x10\x01\x12\x19\n" +
@@ -285,24 +298,26 @@ func file_execwire_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_execwire_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_execwire_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_execwire_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_execwire_v1_process_proto_goTypes = []any{
 	(ProcessState)(0),             // 0: execwire.v1.ProcessState
 	(*Process)(nil),               // 1: execwire.v1.Process
-	(*TerminalSize)(nil),          // 2: execwire.v1.TerminalSize
-	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
-	(*ExitRecord)(nil),            // 4: execwire.v1.ExitRecord
+	nil,                           // 2: execwire.v1.Process.LabelsEntry
+	(*TerminalSize)(nil),          // 3: execwire.v1.TerminalSize
+	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*ExitRecord)(nil),            // 5: execwire.v1.ExitRecord
 }
 var file_execwire_v1_process_proto_depIdxs = []int32{
 	0, // 0: execwire.v1.Process.state:type_name -> execwire.v1.ProcessState
-	2, // 1: execwire.v1.Process.terminal_size:type_name -> execwire.v1.TerminalSize
-	3, // 2: execwire.v1.Process.start_time:type_name -> google.protobuf.Timestamp
-	4, // 3: execwire.v1.Process.exit:type_name -> execwire.v1.ExitRecord
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	3, // 1: execwire.v1.Process.terminal_size:type_name -> execwire.v1.TerminalSize
+	4, // 2: execwire.v1.Process.start_time:type_name -> google.protobuf.Timestamp
+	5, // 3: execwire.v1.Process.exit:type_name -> execwire.v1.ExitRecord
+	2, // 4: execwire.v1.Process.labels:type_name -> execwire.v1.Process.LabelsEntry
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_proto_init() }
@@ -318,7 +333,7 @@ func file_execwire_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_proto_rawDesc), len(file_execwire_v1_process_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   1,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

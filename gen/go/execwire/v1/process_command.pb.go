@@ -299,7 +299,11 @@ type StartProcessRequest struct {
 	// Refuses an id that is taken with PROCESS_ALREADY_EXISTS also when the same
 	// request took it, for callers to whom a repeated start is a mistake. A call
 	// that failed without an answer cannot be retried then.
-	MustBeNew     bool `protobuf:"varint,7,opt,name=must_be_new,json=mustBeNew,proto3" json:"must_be_new,omitempty"`
+	MustBeNew bool `protobuf:"varint,7,opt,name=must_be_new,json=mustBeNew,proto3" json:"must_be_new,omitempty"`
+	// What the caller wants to find with the process again, for itself: at most 16
+	// entries, with names of 1 to 64 bytes and values of at most 256. They mean
+	// nothing to the server, and the process does not see them.
+	Labels        map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +385,13 @@ func (x *StartProcessRequest) GetMustBeNew() bool {
 		return x.MustBeNew
 	}
 	return false
+}
+
+func (x *StartProcessRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // ProcessCommand says what to run.
@@ -1292,7 +1303,7 @@ var File_execwire_v1_process_command_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\n" +
-	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb3\x02\n" +
+	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb4\x03\n" +
 	"\x13StartProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1302,7 +1313,11 @@ const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\x02io\x18\x04 \x01(\v2\x16.execwire.v1.ProcessIoR\x02io\x122\n" +
 	"\x06limits\x18\x05 \x01(\v2\x1a.execwire.v1.ProcessLimitsR\x06limits\x12+\n" +
 	"\x11leave_descendants\x18\x06 \x01(\bR\x10leaveDescendants\x12\x1e\n" +
-	"\vmust_be_new\x18\a \x01(\bR\tmustBeNew\"\x8d\x01\n" +
+	"\vmust_be_new\x18\a \x01(\bR\tmustBeNew\x12D\n" +
+	"\x06labels\x18\b \x03(\v2,.execwire.v1.StartProcessRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
 	"\x0eProcessCommand\x124\n" +
 	"\x06direct\x18\x01 \x01(\v2\x1a.execwire.v1.DirectCommandH\x00R\x06direct\x12:\n" +
 	"\bprepared\x18\x02 \x01(\v2\x1c.execwire.v1.PreparedCommandH\x00R\bpreparedB\t\n" +
@@ -1409,7 +1424,7 @@ func file_execwire_v1_process_command_proto_rawDescGZIP() []byte {
 }
 
 var file_execwire_v1_process_command_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_execwire_v1_process_command_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_execwire_v1_process_command_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_execwire_v1_process_command_proto_goTypes = []any{
 	(EnvironmentInherit)(0),     // 0: execwire.v1.EnvironmentInherit
 	(StdinMode)(0),              // 1: execwire.v1.StdinMode
@@ -1429,40 +1444,42 @@ var file_execwire_v1_process_command_proto_goTypes = []any{
 	(*Termination)(nil),         // 15: execwire.v1.Termination
 	(*GracefulTermination)(nil), // 16: execwire.v1.GracefulTermination
 	(*ForcedTermination)(nil),   // 17: execwire.v1.ForcedTermination
-	nil,                         // 18: execwire.v1.DirectCommand.EnvEntry
-	nil,                         // 19: execwire.v1.PreparedCommand.EnvEntry
-	nil,                         // 20: execwire.v1.EnvironmentPolicy.SetEntry
-	(*SandboxPolicy)(nil),       // 21: execwire.v1.SandboxPolicy
-	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
+	nil,                         // 18: execwire.v1.StartProcessRequest.LabelsEntry
+	nil,                         // 19: execwire.v1.DirectCommand.EnvEntry
+	nil,                         // 20: execwire.v1.PreparedCommand.EnvEntry
+	nil,                         // 21: execwire.v1.EnvironmentPolicy.SetEntry
+	(*SandboxPolicy)(nil),       // 22: execwire.v1.SandboxPolicy
+	(*durationpb.Duration)(nil), // 23: google.protobuf.Duration
 }
 var file_execwire_v1_process_command_proto_depIdxs = []int32{
 	5,  // 0: execwire.v1.StartProcessRequest.command:type_name -> execwire.v1.ProcessCommand
 	9,  // 1: execwire.v1.StartProcessRequest.io:type_name -> execwire.v1.ProcessIo
 	13, // 2: execwire.v1.StartProcessRequest.limits:type_name -> execwire.v1.ProcessLimits
-	6,  // 3: execwire.v1.ProcessCommand.direct:type_name -> execwire.v1.DirectCommand
-	7,  // 4: execwire.v1.ProcessCommand.prepared:type_name -> execwire.v1.PreparedCommand
-	18, // 5: execwire.v1.DirectCommand.env:type_name -> execwire.v1.DirectCommand.EnvEntry
-	8,  // 6: execwire.v1.DirectCommand.environment_policy:type_name -> execwire.v1.EnvironmentPolicy
-	21, // 7: execwire.v1.DirectCommand.sandbox:type_name -> execwire.v1.SandboxPolicy
-	19, // 8: execwire.v1.PreparedCommand.env:type_name -> execwire.v1.PreparedCommand.EnvEntry
-	0,  // 9: execwire.v1.EnvironmentPolicy.inherit:type_name -> execwire.v1.EnvironmentInherit
-	20, // 10: execwire.v1.EnvironmentPolicy.set:type_name -> execwire.v1.EnvironmentPolicy.SetEntry
-	10, // 11: execwire.v1.ProcessIo.pipes:type_name -> execwire.v1.PipeIo
-	11, // 12: execwire.v1.ProcessIo.terminal:type_name -> execwire.v1.TerminalIo
-	1,  // 13: execwire.v1.PipeIo.stdin:type_name -> execwire.v1.StdinMode
-	12, // 14: execwire.v1.TerminalIo.size:type_name -> execwire.v1.TerminalSize
-	22, // 15: execwire.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	22, // 16: execwire.v1.ProcessLimits.no_output_timeout:type_name -> google.protobuf.Duration
-	14, // 17: execwire.v1.ProcessLimits.resource_limits:type_name -> execwire.v1.ResourceLimit
-	2,  // 18: execwire.v1.ResourceLimit.resource:type_name -> execwire.v1.LimitedResource
-	16, // 19: execwire.v1.Termination.graceful:type_name -> execwire.v1.GracefulTermination
-	17, // 20: execwire.v1.Termination.force:type_name -> execwire.v1.ForcedTermination
-	22, // 21: execwire.v1.GracefulTermination.timeout:type_name -> google.protobuf.Duration
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	18, // 3: execwire.v1.StartProcessRequest.labels:type_name -> execwire.v1.StartProcessRequest.LabelsEntry
+	6,  // 4: execwire.v1.ProcessCommand.direct:type_name -> execwire.v1.DirectCommand
+	7,  // 5: execwire.v1.ProcessCommand.prepared:type_name -> execwire.v1.PreparedCommand
+	19, // 6: execwire.v1.DirectCommand.env:type_name -> execwire.v1.DirectCommand.EnvEntry
+	8,  // 7: execwire.v1.DirectCommand.environment_policy:type_name -> execwire.v1.EnvironmentPolicy
+	22, // 8: execwire.v1.DirectCommand.sandbox:type_name -> execwire.v1.SandboxPolicy
+	20, // 9: execwire.v1.PreparedCommand.env:type_name -> execwire.v1.PreparedCommand.EnvEntry
+	0,  // 10: execwire.v1.EnvironmentPolicy.inherit:type_name -> execwire.v1.EnvironmentInherit
+	21, // 11: execwire.v1.EnvironmentPolicy.set:type_name -> execwire.v1.EnvironmentPolicy.SetEntry
+	10, // 12: execwire.v1.ProcessIo.pipes:type_name -> execwire.v1.PipeIo
+	11, // 13: execwire.v1.ProcessIo.terminal:type_name -> execwire.v1.TerminalIo
+	1,  // 14: execwire.v1.PipeIo.stdin:type_name -> execwire.v1.StdinMode
+	12, // 15: execwire.v1.TerminalIo.size:type_name -> execwire.v1.TerminalSize
+	23, // 16: execwire.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	23, // 17: execwire.v1.ProcessLimits.no_output_timeout:type_name -> google.protobuf.Duration
+	14, // 18: execwire.v1.ProcessLimits.resource_limits:type_name -> execwire.v1.ResourceLimit
+	2,  // 19: execwire.v1.ResourceLimit.resource:type_name -> execwire.v1.LimitedResource
+	16, // 20: execwire.v1.Termination.graceful:type_name -> execwire.v1.GracefulTermination
+	17, // 21: execwire.v1.Termination.force:type_name -> execwire.v1.ForcedTermination
+	23, // 22: execwire.v1.GracefulTermination.timeout:type_name -> google.protobuf.Duration
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_command_proto_init() }
@@ -1492,7 +1509,7 @@ func file_execwire_v1_process_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_command_proto_rawDesc), len(file_execwire_v1_process_command_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
