@@ -23,11 +23,21 @@ func (c *connection) spawn(part func()) {
 // or a timer of its own: a panic ends this connection, whose session is left to
 // its grace, and not the server with everybody's processes.
 func (c *connection) contain() {
-	panicked := recover()
-	if panicked == nil {
-		return
+	if panicked := recover(); panicked != nil {
+		c.panicked(c.log, panicked)
 	}
-	c.log.Error("serving a JSON-RPC client panicked",
+}
+
+// contain is that of the connection for a request.
+func (r *request) contain() {
+	if panicked := recover(); panicked != nil {
+		r.panicked(r.tracedLog(r.trace), panicked)
+	}
+}
+
+// panicked ends the connection.
+func (c *connection) panicked(log *slog.Logger, panicked any) {
+	log.Error("serving a JSON-RPC client panicked",
 		slog.String("panic", fmt.Sprint(panicked)), slog.String("stack", string(debug.Stack())))
 	c.end(ending{closeInternal, "the gateway failed", errPanicked})
 }

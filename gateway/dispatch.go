@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // method is one method of the protocol.
@@ -97,6 +98,7 @@ func decodeNothing(c call) func([]byte) (call, *jsonrpc.Error) {
 type request struct {
 	*connection
 	id      jsonrpc.ID
+	trace   tracecontext.Context
 	call    call
 	permit  permit
 	hasLeft bool // the permit was given back
@@ -127,7 +129,7 @@ func (c *connection) request(m jsonrpc.Message, bytes int) {
 		c.refuse(m.ID, err)
 		return
 	}
-	r := &request{connection: c, id: m.ID, call: decoded, permit: held}
+	r := &request{connection: c, id: m.ID, trace: traceOf(m), call: decoded, permit: held}
 	c.enter(r)
 	c.spawn(r.serve)
 }
@@ -146,6 +148,7 @@ func (c *connection) admits(group string) *jsonrpc.Error {
 // serve carries the request out and answers it. What the answer has to precede
 // is said after it.
 func (r *request) serve() {
+	defer r.contain()
 	defer r.leavePermit() // where nothing could be said
 	result, failed := r.carryOut()
 	_, streamed := result.(streamable) // what it is made from is read with the answer
@@ -175,11 +178,12 @@ func (r *request) carryOut() (any, *jsonrpc.Error) {
 	if err := r.turn.wait(r.calls); err != nil {
 		return nil, jsonrpc.Errorf(jsonrpc.CodeInternal, "the connection is being closed")
 	}
-	return r.call.run(r.calls, r)
+	return r.call.run(traced(r.calls, r.trace), r)
 }
 
-// answer says the answer, and gives the permit back right before. If it cannot be said, the receiving goroutine learns
-// that the connection is lost, or is told.
+// answer says the answer, and gives the permit back right before. If it cannot
+// be said, the receiving goroutine learns that the connection is lost, or is
+// told.
 func (r *request) answer(result any, failed *jsonrpc.Error) {
 	if streamed, ok := result.(streamable); ok && failed == nil {
 		if err := r.out.stream(func(w io.Writer) error { return r.streamAnswer(w, streamed) }); err != nil {

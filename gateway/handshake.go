@@ -33,7 +33,7 @@ func (c *connection) initialize(m jsonrpc.Message) []byte {
 	if c.session != nil {
 		return appendRefusal(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "initialize may only be sent once per connection"))
 	}
-	if err := c.open(params.ResumeSessionID); err != nil {
+	if err := c.open(traced(c.ctx, traceOf(m)), params.ResumeSessionID); err != nil {
 		return appendRefusal(nil, m.ID, err)
 	}
 	return jsonrpc.AppendResult(nil, m.ID, initializeResult{
@@ -41,11 +41,11 @@ func (c *connection) initialize(m jsonrpc.Message) []byte {
 }
 
 // open attaches the session that the client asked for, and begins to feed it.
-// After a failure nothing is changed.
-func (c *connection) open(resume *string) *jsonrpc.Error {
-	ctx, cancel := context.WithTimeoutCause(c.ctx, attachTime, errAttachTime)
+// The session lasts until ctx ends. After a failure nothing is changed.
+func (c *connection) open(ctx context.Context, resume *string) *jsonrpc.Error {
+	soon, cancel := context.WithTimeoutCause(ctx, attachTime, errAttachTime)
 	defer cancel()
-	environment, err := c.getEnvironment(ctx)
+	environment, err := c.getEnvironment(soon)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (c *connection) open(resume *string) *jsonrpc.Error {
 			return unknownSession(id)
 		}
 	}
-	s, err := c.attach(id)
+	s, err := c.attach(ctx, id)
 	if err != nil {
 		c.dropRecords()
 		return err

@@ -35,9 +35,9 @@ type session struct {
 var errAttachTime = errors.New("the core did not grant the session in time")
 
 // attach attaches a session, a new one if id is empty. The attachment lasts
-// until the connection's context ends.
-func (c *connection) attach(id string) (*session, *jsonrpc.Error) {
-	ctx, cancel := context.WithCancelCause(c.ctx)
+// until ctx ends.
+func (c *connection) attach(ctx context.Context, id string) (*session, *jsonrpc.Error) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(attachTime, func() { cancel(errAttachTime) })
 	s, err := c.askFor(ctx, id)
 	if !late.Stop() && err == nil {

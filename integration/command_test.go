@@ -105,7 +105,13 @@ func (c *command) kill() {
 // until the test ends. settings are in the form NAME=value.
 func serve(t testing.TB, settings ...string) *command {
 	t.Helper()
-	c := newCommand("serve", "--listen", "unix://"+filepath.Join(shortDir(t), "s"), "--listen", "grpc://127.0.0.1:0", "--listen", "ws://127.0.0.1:0")
+	return serveWith(t, nil, settings...)
+}
+
+// serveWith is serve with flags.
+func serveWith(t testing.TB, flags []string, settings ...string) *command {
+	t.Helper()
+	c := newCommand(append([]string{"serve", "--listen", "unix://" + filepath.Join(shortDir(t), "s"), "--listen", "grpc://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"}, flags...)...)
 	c.Env = append(c.Env, settings...)
 	said, err := c.StdoutPipe()
 	if err != nil {

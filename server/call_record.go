@@ -5,8 +5,10 @@ import (
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // callRecord is what the log tells of a call beside how it ended. It is written
@@ -14,6 +16,17 @@ import (
 type callRecord struct {
 	principal, via auth.Principal
 	refusal        error // why the caller was not let in
+	trace          tracecontext.Context
+}
+
+// newCallRecord returns the record of a call that begins. A caller that says
+// twice where it is in its trace is nowhere.
+func newCallRecord(ctx context.Context) *callRecord {
+	record := new(callRecord)
+	if parents := metadata.ValueFromIncomingContext(ctx, tracecontext.ParentKey); len(parents) == 1 {
+		record.trace = tracecontext.Parse(parents[0], "")
+	}
+	return record
 }
 
 type callRecordKey struct{}
@@ -28,11 +41,11 @@ func callRecordOf(ctx context.Context) *callRecord {
 }
 
 func recordUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	return handler(context.WithValue(ctx, callRecordKey{}, new(callRecord)), req)
+	return handler(context.WithValue(ctx, callRecordKey{}, newCallRecord(ctx)), req)
 }
 
 func recordStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	ctx := context.WithValue(stream.Context(), callRecordKey{}, new(callRecord))
+	ctx := context.WithValue(stream.Context(), callRecordKey{}, newCallRecord(stream.Context()))
 	return handler(srv, &recordedStream{ServerStream: stream, ctx: ctx})
 }
 
@@ -57,5 +70,13 @@ func (r *callRecord) fields() logging.Fields {
 	if r.refusal != nil {
 		fields = append(fields, "refusal", r.refusal.Error())
 	}
-	return fields
+	return append(fields, r.traceFields()...)
+}
+
+// traceFields are those by which the lines of a call are found from a trace.
+func (r *callRecord) traceFields() logging.Fields {
+	if r.trace.IsZero() {
+		return nil
+	}
+	return logging.Fields{"trace_id", r.trace.TraceID(), "span_id", r.trace.SpanID()}
 }

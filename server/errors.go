@@ -162,7 +162,7 @@ func reasonOf(err error) string {
 
 // toStatus translates any error of a handler into a status that carries an
 // ErrorInfo. Statuses that carry one already pass unchanged.
-func (s *Server) toStatus(err error) error {
+func (s *Server) toStatus(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (s *Server) toStatus(err error) error {
 			"too many readers watch the process: at most "+limit+" may",
 			&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: "readers_per_process", Description: "at most " + limit}}})
 	}
-	return s.fromOther(err)
+	return s.fromOther(ctx, err)
 }
 
 func (s *Server) fromProcess(err *process.Error) error {
@@ -288,7 +288,7 @@ var sessionQuotas = map[session.Kind]quota{
 // fromOther translates what is neither of the domain nor foreseen: statuses of
 // gRPC itself, the end of a context, and the unexpected, whose text stays in
 // the log because it may name things of the machine.
-func (s *Server) fromOther(err error) error {
+func (s *Server) fromOther(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return failure(codes.Canceled, execwirev1.ErrorReason_ERROR_REASON_CALL_CANCELLED, nil, "the caller went away")
@@ -297,7 +297,7 @@ func (s *Server) fromOther(err error) error {
 	}
 	st, ok := status.FromError(err)
 	if !ok {
-		s.cfg.Logger.Error("a call failed in an unforeseen way", "error", err)
+		s.cfg.Logger.With(callRecordOf(ctx).traceFields()...).Error("a call failed in an unforeseen way", "error", err)
 		return failure(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, nil, "the server failed; its log says more")
 	}
 	if reasonOf(err) != "" {

@@ -46,7 +46,7 @@ func TestEveryKindIsTranslated(t *testing.T) {
 			t.Errorf("process kind %v has no translation", kind)
 			continue
 		}
-		err := s.toStatus(fmt.Errorf("wrapped: %w", &process.Error{Kind: kind, Err: errors.New("cause")}))
+		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &process.Error{Kind: kind, Err: errors.New("cause")}))
 		if code := status.Code(err); code != processErrors[kind].code {
 			t.Errorf("%v: code %v", kind, code)
 		}
@@ -57,7 +57,7 @@ func TestEveryKindIsTranslated(t *testing.T) {
 			t.Errorf("session kind %v has no translation", kind)
 			continue
 		}
-		err := s.toStatus(fmt.Errorf("wrapped: %w", &session.Error{Kind: kind, Subject: "x"}))
+		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &session.Error{Kind: kind, Subject: "x"}))
 		if code := status.Code(err); code != sessionErrors[kind].code {
 			t.Errorf("%v: code %v", kind, code)
 		}
@@ -73,7 +73,7 @@ func TestEveryKindOfFilesIsTranslated(t *testing.T) {
 			t.Errorf("kind %v of files has no translation", kind)
 			continue
 		}
-		err := s.toStatus(fmt.Errorf("wrapped: %w", &fsops.Error{Kind: kind, Path: "/bad\xff", Err: errors.New("cause")}))
+		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &fsops.Error{Kind: kind, Path: "/bad\xff", Err: errors.New("cause")}))
 		if status.Code(err) != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
 			t.Errorf("%v becomes %v", kind, err)
 		}
@@ -97,18 +97,18 @@ func TestOtherErrorsAreTranslated(t *testing.T) {
 		{notImplemented("x"), codes.Unimplemented, "NOT_IMPLEMENTED"},
 	}
 	for _, tt := range tests {
-		err := s.toStatus(tt.err)
+		err := s.toStatus(t.Context(), tt.err)
 		if status.Code(err) != tt.code || infoOf(t, err).GetReason() != tt.reason {
 			t.Errorf("%v becomes %v with %v, want %v with %s", tt.err, status.Code(err), infoOf(t, err).GetReason(), tt.code, tt.reason)
 		}
 	}
-	if s.toStatus(nil) != nil {
+	if s.toStatus(t.Context(), nil) != nil {
 		t.Error("success became an error")
 	}
 }
 
 func TestUnforeseenErrorsKeepTheirTextToTheLog(t *testing.T) {
-	err := New(Config{}).toStatus(errors.New("open /etc/secret: no"))
+	err := New(Config{}).toStatus(t.Context(), errors.New("open /etc/secret: no"))
 	if text := status.Convert(err).Message(); text != "the server failed; its log says more" {
 		t.Errorf("the client is told %q", text)
 	}

@@ -132,17 +132,17 @@ func callLevel(code codes.Code) logging.Level {
 
 func (s *Server) translateUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
-	return resp, s.toStatus(err)
+	return resp, s.toStatus(ctx, err)
 }
 
 func (s *Server) translateStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return s.toStatus(handler(srv, stream))
+	return s.toStatus(stream.Context(), handler(srv, stream))
 }
 
 // recovered turns a panic of a handler into an error for its client. The
 // process lives on: one caller's bug is not everybody's.
-func (s *Server) recovered(_ context.Context, panicked any) error {
-	s.cfg.Logger.Error("a handler panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+func (s *Server) recovered(ctx context.Context, panicked any) error {
+	s.cfg.Logger.With(callRecordOf(ctx).traceFields()...).Error("a handler panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 	return failure(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, nil, "the server failed; its log says more")
 }
 

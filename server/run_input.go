@@ -102,7 +102,7 @@ func (r *run) reject(err error) {
 	if err == nil {
 		return
 	}
-	st := status.Convert(r.server.toStatus(err))
+	st := status.Convert(r.server.toStatus(r.ctx, err))
 	r.outbox.post(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{Rejected: &execwirev1.RunRejected{
 		Reason:  execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+reasonOf(st.Err())]),
 		Message: st.Message(),

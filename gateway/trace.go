@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/tracecontext"
+)
+
+// traceOf is where the sender of a message is in its trace, as far as what it
+// says of it is well-formed.
+func traceOf(m jsonrpc.Message) tracecontext.Context {
+	if m.Trace == nil {
+		return tracecontext.Context{}
+	}
+	return tracecontext.Parse(m.Trace.Parent, m.Trace.State)
+}
+
+// traced returns a context whose calls tell the core where the client is in its
+// trace.
+func traced(ctx context.Context, trace tracecontext.Context) context.Context {
+	if trace.IsZero() {
+		return ctx
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, tracecontext.ParentKey, trace.Parent())
+	if state := trace.State(); state != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, tracecontext.StateKey, state)
+	}
+	return ctx
+}
+
+// tracedLog returns a log whose lines are found from the client's trace.
+func (c *connection) tracedLog(trace tracecontext.Context) *slog.Logger {
+	if trace.IsZero() {
+		return c.log
+	}
+	return c.log.With(slog.String("trace_id", trace.TraceID()), slog.String("span_id", trace.SpanID()))
+}
