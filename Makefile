@@ -61,6 +61,13 @@ test-race: $(TOOLS) ## the short tests, with the race detector
 test-all: $(TOOLS) ## all tests, without the race detector
 	go test -timeout 14m ./...
 
+# The inputs that are checked in run in the tests already: this looks for others.
+FUZZTIME ?= 30s
+FUZZ ?= .
+.PHONY: fuzz
+fuzz: ## look for inputs that break something, FUZZTIME=30s for each target FUZZ=pattern
+	scripts/fuzz $(FUZZTIME) '$(FUZZ)'
+
 # Each figure beside its floor in the same run: docs/perf.md says how. Without
 # cgo, as the daemon is built.
 .PHONY: bench

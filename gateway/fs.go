@@ -14,18 +14,29 @@ type nothing struct{}
 
 // checkFile reads the path of a request, and refuses what would have to be
 // enforced: a sandbox that confines, and links that must not be followed, which
-// no core can promise yet.
-func checkFile(into *clientPath, field, raw string, sandbox, policy json.RawMessage, follow *bool) (err *jsonrpc.Error) {
+// no core can promise yet. The sandbox and the policy are parts of the message,
+// and gone when it returns; nil where there are none.
+func checkFile(into *clientPath, field, raw string, sandbox, policy *json.RawMessage, follow *bool) (err *jsonrpc.Error) {
 	if *into, err = parsePath(field, raw); err != nil {
 		return err
 	}
 	if follow != nil && !*follow {
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "this server cannot refuse symbolic links: leave followSymlinks out, or use fs/canonicalize first")
 	}
-	if err := checkOlderPolicy(policy); err != nil {
+	if err := checkOlderPolicy(takeRaw(policy)); err != nil {
 		return err
 	}
-	return checkSandbox(sandbox, confinesFiles)
+	return checkSandbox(takeRaw(sandbox), confinesFiles)
+}
+
+// takeRaw returns a value that is part of the message, and drops it.
+func takeRaw(value *json.RawMessage) json.RawMessage {
+	if value == nil {
+		return nil
+	}
+	raw := *value
+	*value = nil
+	return raw
 }
 
 // forCore returns the path in the form that a core takes: text, or bytes where
@@ -48,7 +59,7 @@ type fsCreateDirectoryParams struct {
 }
 
 func (p *fsCreateDirectoryParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow)
 }
 
 func (p *fsCreateDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, true }
@@ -84,7 +95,7 @@ type fsMetadata struct {
 }
 
 func (p *fsGetMetadataParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow)
 }
 
 func (p *fsGetMetadataParams) touches() ([]string, bool) { return []string{p.path.native}, false }
@@ -117,7 +128,7 @@ type fsRemoveParams struct {
 }
 
 func (p *fsRemoveParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow)
 }
 
 func (p *fsRemoveParams) touches() ([]string, bool) { return []string{p.path.native}, true }
@@ -143,7 +154,7 @@ type fsCopyParams struct {
 }
 
 func (p *fsCopyParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.source, "sourcePath", p.SourcePath, p.Sandbox, p.Policy, nil); err != nil {
+	if err := checkFile(&p.source, "sourcePath", p.SourcePath, &p.Sandbox, &p.Policy, nil); err != nil {
 		return err
 	}
 	return checkFile(&p.destination, "destinationPath", p.DestinationPath, nil, nil, nil)
@@ -178,7 +189,7 @@ type fsPath struct {
 }
 
 func (p *fsCanonicalizeParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, nil)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, nil)
 }
 
 func (p *fsCanonicalizeParams) touches() ([]string, bool) { return []string{p.path.native}, false }

@@ -35,7 +35,7 @@ type fsReadFileParams struct {
 }
 
 func (p *fsReadFileParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow)
 }
 
 func (p *fsReadFileParams) touches() ([]string, bool) { return []string{p.path.native}, false }
@@ -204,7 +204,7 @@ type fsEntry struct {
 }
 
 func (p *fsReadDirectoryParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, nil)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, nil)
 }
 
 func (p *fsReadDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, false }

@@ -29,7 +29,7 @@ type fsWriteFileParams struct {
 
 // check decodes the data, which is in the memory of the message.
 func (p *fsWriteFileParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.path, "path", p.Path, p.Sandbox, p.Policy, p.Follow); err != nil {
+	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow); err != nil {
 		return err
 	}
 	data, err := jsonrpc.DecodeBase64(p.DataBase64)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/url"
 	"path"
 	"strings"
 	"testing"
@@ -98,7 +99,17 @@ func TestPathRefusalsAreShort(t *testing.T) {
 	}
 }
 
-// What names the other end as an answer can name it as a question.
+// readByLibrary is the path that net/url finds in a URI, if it takes it.
+func readByLibrary(uri string) (native string, ok bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Opaque != "" {
+		return "", false
+	}
+	return path.Clean("/" + u.Path), true
+}
+
+// What names the other end as an answer can name it as a question, and means
+// what net/url reads: nothing gets past by its encoding.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{
 		"/x/../y//f/", "file:///sp%20ace%2541", "FILE://localhost/%ff%zz%", "file:/\\\n", "http:x", "file://h?q#f", "C:\\x", "/\x00", "file:///%00",
@@ -108,7 +119,7 @@ func FuzzPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		p, err := parsePath("path", raw)
 		if err != nil {
-			if err.Code != -32600 && err.Code != -32602 || len(err.Message) > 2*maxQuotedBytes {
+			if err.Code != -32600 && err.Code != -32602 || len(err.Message) > 2*maxQuotedBytes || utf8.ValidString(raw) && !utf8.ValidString(err.Message) {
 				t.Errorf("%q is answered with %+v", raw, err)
 			}
 			return
@@ -116,7 +127,19 @@ func FuzzPath(f *testing.F) {
 		if !strings.HasPrefix(p.native, "/") || path.Clean(p.native) != p.native || strings.Contains(p.native, "\x00") {
 			t.Errorf("%q is %q", raw, p.native)
 		}
+		if p.uri == strings.HasPrefix(raw, "/") {
+			t.Errorf("%q is taken for a URI: %v", raw, p.uri)
+		}
+		if read, ok := readByLibrary(raw); p.uri && ok && read != p.native {
+			t.Errorf("%q is %q, by net/url %q", raw, p.native, read)
+		}
 		said := p.like(p.native)
+		if read, ok := readByLibrary(said); p.uri && (!ok || read != p.native) {
+			t.Errorf("%q is answered as %q, which net/url reads as %q", p.native, said, read)
+		}
+		if p.uri != strings.HasPrefix(said, "file:///") {
+			t.Errorf("%q is answered as %q", raw, said)
+		}
 		if !utf8.ValidString(said) {
 			t.Errorf("%q is answered as %q", raw, said)
 		}

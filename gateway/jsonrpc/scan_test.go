@@ -133,7 +133,52 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		checkMessage(t, m, members)
+		checkRoundTrip(t, m)
 	})
+}
+
+// checkRoundTrip writes a message that was parsed and parses it again.
+func checkRoundTrip(t *testing.T, m Message) {
+	t.Helper()
+	var written []byte
+	params := any(json.RawMessage(m.Params))
+	if m.Params == nil {
+		params = nil
+	}
+	switch {
+	case m.Kind == Request:
+		written = AppendRequest(nil, m.ID, m.Method, params)
+	case m.Kind == Notification:
+		written = AppendNotification(nil, m.Method, params)
+	case m.Error != nil:
+		written = AppendError(nil, m.ID, m.Error)
+	default:
+		written = AppendResult(nil, m.ID, json.RawMessage(m.Result))
+	}
+	again, err := Parse(written)
+	same := err == nil && again.Kind == m.Kind && again.ID == m.ID && again.Method == m.Method &&
+		sameJSON(again.Params, m.Params) && sameJSON(again.Result, m.Result) && sameError(again.Error, m.Error)
+	if !same {
+		t.Errorf("%+v is written as %s and becomes %+v, %v", m, written, again, err)
+	}
+}
+
+// sameJSON compares what encoding/json may have written with fewer blanks.
+func sameJSON(one, other []byte) bool {
+	if one == nil || other == nil {
+		return one == nil && other == nil
+	}
+	var tight [2]bytes.Buffer
+	return json.Compact(&tight[0], one) == nil && json.Compact(&tight[1], other) == nil &&
+		bytes.Equal(tight[0].Bytes(), tight[1].Bytes())
+}
+
+func sameError(one, other *Error) bool {
+	if one == nil || other == nil {
+		return one == other
+	}
+	data := func(e *Error) []byte { raw, _ := e.Data.(json.RawMessage); return raw }
+	return one.Code == other.Code && one.Message == other.Message && sameJSON(data(one), data(other))
 }
 
 func checkMessage(t *testing.T, m Message, members map[string]json.RawMessage) {

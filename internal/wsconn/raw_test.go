@@ -37,19 +37,27 @@ func dialRaw(address string) (*rawConn, error) {
 		return nil, err
 	}
 	c := &rawConn{TCPConn: conn.(*net.TCPConn), in: bufio.NewReader(conn)}
-	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-	if err != nil {
+	if err := upgrade(c, c.in); err != nil {
 		return nil, errors.Join(err, conn.Close())
-	}
-	response, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	if response.StatusCode != http.StatusSwitchingProtocols {
-		return nil, errors.Join(fmt.Errorf("answered %s", response.Status), conn.Close())
 	}
 	return c, nil
+}
+
+// upgrade asks for a websocket and reads the answer.
+func upgrade(out io.Writer, in *bufio.Reader) error {
+	_, err := io.WriteString(out, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	if err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusSwitchingProtocols {
+		return fmt.Errorf("answered %s", response.Status)
+	}
+	return nil
 }
 
 // raw opens a websocket to a URL that listen returned.
