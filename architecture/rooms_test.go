@@ -13,7 +13,7 @@ const (
 )
 
 // domain is plain Go: it can be tested, and embedded, without any door.
-var domain = []string{"internal/eventlog", "internal/process", "internal/session", "internal/fsops", "internal/sandbox"}
+var domain = []string{"internal/eventlog", "internal/process", "internal/session", "internal/fsops", "internal/sandbox", "internal/httpclient"}
 
 // relayEnd is what each of the three ends of the relay needs.
 var relayEnd = []string{"relay", "internal/wsconn", genRelay, "internal/auth"}
