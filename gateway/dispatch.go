@@ -67,6 +67,10 @@ type streamable interface{ streamTo(w io.Writer) error }
 // noted is a result that has to know when it was said.
 type noted interface{ wasSaid() }
 
+// patient is a call of a method that has permits of its own, which may wait long
+// nevertheless: it then takes one of those for all others.
+type patient interface{ waits() bool }
+
 // checked is a call that can be refused for what its parameters say.
 type checked interface{ check() *jsonrpc.Error }
 
@@ -123,7 +127,8 @@ func (c *connection) request(m jsonrpc.Message, bytes int) {
 	}
 	var held permit
 	if err == nil {
-		held, err = c.permits.enter(known.control, bytes)
+		waiting, ok := decoded.(patient)
+		held, err = c.permits.enter(known.control && !(ok && waiting.waits()), bytes)
 	}
 	if err != nil {
 		c.refuse(m.ID, err)

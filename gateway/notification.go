@@ -25,6 +25,15 @@ func exitCode(exit *execwirev1.ExitRecord) int64 {
 	return lostExitCode
 }
 
+// exitCodeOrNil is exitCode, nil for a process that has not exited.
+func exitCodeOrNil(exit *execwirev1.ExitRecord) *int64 {
+	if exit == nil {
+		return nil
+	}
+	code := exitCode(exit)
+	return &code
+}
+
 // streamName is a stream as the protocol has it.
 func streamName(stream execwirev1.OutputStream) string {
 	switch stream {

@@ -52,12 +52,17 @@ func valueOr(value *uint64, otherwise uint64) uint64 {
 }
 
 // deadlineIn is when a wait is over; zero for one that is none.
-func deadlineIn(milliseconds uint64) time.Time {
-	if milliseconds == 0 {
+func deadlineIn(waitMs uint64) time.Time {
+	if waitMs == 0 {
 		return time.Time{}
 	}
+	return time.Now().Add(milliseconds(waitMs))
+}
+
+// milliseconds is a time of so many, or the longest that is told from others.
+func milliseconds(n uint64) time.Duration {
 	const most = math.MaxInt64 / uint64(time.Millisecond) / 2
-	return time.Now().Add(time.Duration(min(milliseconds, most)) * time.Millisecond)
+	return time.Duration(min(n, most)) * time.Millisecond
 }
 
 // claim notes that the client says that it has everything up to seq.

@@ -299,7 +299,7 @@ func TestSignalInterrupts(t *testing.T) {
 		cl.must("process/signal", interrupt)
 	}
 	cl.must("process/signal", map[string]any{"processId": "unknown", "signal": "interrupt"})
-	cl.refused("process/signal", map[string]any{"processId": "p", "signal": "SIGINT"}, -32602, "unknown variant `SIGINT`, expected `interrupt`")
+	cl.refused("process/signal", map[string]any{"processId": "p", "signal": "Interrupt"}, -32602, "unknown variant `Interrupt`, expected `interrupt`")
 	cl.start("killed", "kill -TERM $$")
 	if _, code := cl.output("killed", 1); code != 143 {
 		t.Errorf("a process that TERM killed exited with %d", code)

@@ -28,6 +28,8 @@ type scriptedCore struct {
 
 	// What happens in the calls that cause events.
 	write, signal func()
+	// terminated answers TerminateProcess.
+	terminated *execwirev1.TerminateProcessResponse
 	// read answers ReadOutput; nil: what last says is read.
 	read func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse
 
@@ -162,6 +164,9 @@ func (s *scriptedCore) SignalProcess(context.Context, *execwirev1.SignalProcessR
 
 func (s *scriptedCore) TerminateProcess(context.Context, *execwirev1.TerminateProcessRequest) (*execwirev1.TerminateProcessResponse, error) {
 	s.signal()
+	if s.terminated != nil {
+		return s.terminated, nil
+	}
 	return &execwirev1.TerminateProcessResponse{}, nil
 }
 
