@@ -36,6 +36,8 @@ var methods = map[string]method{
 	// Beyond the reference.
 	"process/closeStdin": {group: groupExec, decode: decoder[closeStdinParams]()},
 	"process/resize":     {group: groupExec, control: true, decode: decoder[resizeParams]()},
+	"process/snapshot":   {group: groupExec, decode: decoder[snapshotParams]()},
+	"process/list":       {group: groupExec, decode: absentIsEmpty(decoder[listParams]())},
 
 	"environment/info":   {group: groupEnvironment, control: true, decode: decodeNothing(environmentInfoCall{})},
 	"environment/status": {group: groupEnvironment, control: true, decode: decodeNothing(environmentStatusCall{})},
@@ -90,6 +92,16 @@ func decoder[P any, C interface {
 			}
 		}
 		return decoded, nil
+	}
+}
+
+// absentIsEmpty is for methods all of whose parameters are optional.
+func absentIsEmpty(decode func([]byte) (call, *jsonrpc.Error)) func([]byte) (call, *jsonrpc.Error) {
+	return func(params []byte) (call, *jsonrpc.Error) {
+		if params == nil {
+			params = []byte("{}")
+		}
+		return decode(params)
 	}
 }
 

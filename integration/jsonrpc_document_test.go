@@ -84,6 +84,10 @@ func coversExample(want, got any) bool {
 	if want == "…" {
 		return got != nil
 	}
+	if list, isList := want.([]any); isList {
+		elements, isList := got.([]any)
+		return isList && slices.EqualFunc(list, elements, coversExample)
+	}
 	members, isObject := want.(map[string]any)
 	if !isObject {
 		return covers(want, got)
