@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
@@ -56,6 +57,7 @@ type Daemon struct {
 	opts       Options
 	doorkeeper *doorkeeper
 	sessions   *session.Registry
+	requests   *httpclient.Client // nil if they are switched off
 	server     *server.Server
 	channel    *inproc.Channel
 	clients    *clients
@@ -119,8 +121,10 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		SpoolBytes:           int64(cfg.Spool),
 		SpoolDirectory:       cfg.SpoolDirectory,
 	})
+	requests := newHTTPClient(cfg)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
+		HTTP:         requests,
 		Limits:       limits(cfg),
 		Authenticate: doorkeeper.authenticate,
 		Logger:       opts.Logger,
@@ -135,7 +139,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		inproc.WithAuthInfo(inproc.AuthInfo{}),
 	)
 	srv.Register(channel)
-	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, server: srv, channel: channel, clients: clients}
+	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, requests: requests, server: srv, channel: channel, clients: clients}
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	return d, nil
@@ -165,6 +169,8 @@ func limits(cfg config.Config) server.Limits {
 		Spool:           int(cfg.Spool),
 		Streams:         int(cfg.Streams),
 		HeaderList:      int(cfg.HeaderList),
+		HTTPRequests:    int(cfg.HTTPRequests),
+		HTTPHead:        int(cfg.HTTPHead),
 	}
 }
 

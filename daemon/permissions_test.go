@@ -56,6 +56,8 @@ var permissions = map[string]string{
 	"/execwire.v1.FileSystemService/RemovePath":       "write_files",
 	"/execwire.v1.FileSystemService/CopyPath":         "write_files",
 
+	"/execwire.v1.HttpService/Fetch": "http",
+
 	"/grpc.health.v1.Health/Check": anybody,
 	"/grpc.health.v1.Health/List":  anybody,
 	"/grpc.health.v1.Health/Watch": anybody,
@@ -96,7 +98,7 @@ func (l *locked) call(ctx context.Context, conn *grpc.ClientConn, method string)
 }
 
 func TestEveryCallNeedsItsPermission(t *testing.T) {
-	all := []string{"view", "start", "control", "session", "environment", "read_files", "write_files"}
+	all := []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http"}
 	l := lock(t, many, func(l *locked) string {
 		table := l.principal("everything", `"all"`)
 		for _, name := range all {

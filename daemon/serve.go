@@ -25,6 +25,7 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	if err != nil {
 		return err
 	}
+	refuseListeners(d.requests, doors.inOrder)
 	grpcServer, healthServer := d.newGRPCServer()
 	var serving sync.WaitGroup
 	failed := make(chan error, len(doors.inOrder))

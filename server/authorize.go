@@ -57,6 +57,8 @@ var needs = map[string]need{
 	execwirev1.FileSystemService_RemovePath_FullMethodName:       {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_CopyPath_FullMethodName:         {permission: auth.WriteFiles},
 
+	execwirev1.HttpService_Fetch_FullMethodName: {permission: auth.HTTP},
+
 	execwirev1.EnvironmentService_GetEnvironment_FullMethodName: {permission: auth.Environment},
 
 	healthpb.Health_Check_FullMethodName: {open: true},

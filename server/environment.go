@@ -44,15 +44,24 @@ func (s *environmentService) GetEnvironment(context.Context, *execwirev1.GetEnvi
 		Limits:             s.server.cfg.Limits.toMessage(),
 		KillMethod:         toMethod(s.server.cfg.KillMethod),
 		Guarded:            s.server.cfg.Guarded,
-		Features: []execwirev1.Feature{
-			execwirev1.Feature_FEATURE_PROCESSES,
-			execwirev1.Feature_FEATURE_RUN_RESUME,
-			execwirev1.Feature_FEATURE_LEASED_SESSIONS,
-			execwirev1.Feature_FEATURE_WAIT_CONDITIONS,
-			execwirev1.Feature_FEATURE_KILL_TREE,
-			execwirev1.Feature_FEATURE_FILES,
-		},
+		Features:           s.features(),
 	}, nil
+}
+
+// features are the parts of the contract that are there.
+func (s *environmentService) features() []execwirev1.Feature {
+	features := []execwirev1.Feature{
+		execwirev1.Feature_FEATURE_PROCESSES,
+		execwirev1.Feature_FEATURE_RUN_RESUME,
+		execwirev1.Feature_FEATURE_LEASED_SESSIONS,
+		execwirev1.Feature_FEATURE_WAIT_CONDITIONS,
+		execwirev1.Feature_FEATURE_KILL_TREE,
+		execwirev1.Feature_FEATURE_FILES,
+	}
+	if s.server.cfg.HTTP != nil {
+		features = append(features, execwirev1.Feature_FEATURE_HTTP)
+	}
+	return features
 }
 
 func (l Limits) toMessage() *execwirev1.ServerLimits {
@@ -79,6 +88,8 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 		SpoolBytes:               uint64(l.Spool),
 		StreamsPerConnection:     uint64(l.Streams),
 		HeaderListBytes:          uint64(l.HeaderList),
+		HttpRequestsPerPrincipal: uint64(l.HTTPRequests),
+		HttpHeadBytes:            uint64(l.HTTPHead),
 	}
 }
 

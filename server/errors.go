@@ -20,6 +20,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -170,6 +171,7 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		processErr *process.Error
 		sessionErr *session.Error
 		fileErr    *fsops.Error
+		httpErr    *httpclient.Error
 	)
 	switch {
 	case errors.As(err, &processErr):
@@ -178,6 +180,8 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		return fromSession(sessionErr)
 	case errors.As(err, &fileErr):
 		return fromFiles(fileErr)
+	case errors.As(err, &httpErr):
+		return fromHTTP(httpErr)
 	case errors.Is(err, eventlog.ErrReplaced):
 		return failure(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER, nil,
 			"another stream took over the process; this one must not be resumed")

@@ -16,6 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -74,6 +75,21 @@ func TestEveryKindOfFilesIsTranslated(t *testing.T) {
 			continue
 		}
 		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &fsops.Error{Kind: kind, Path: "/bad\xff", Err: errors.New("cause")}))
+		if status.Code(err) != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
+			t.Errorf("%v becomes %v", kind, err)
+		}
+	}
+}
+
+func TestEveryKindOfHTTPIsTranslated(t *testing.T) {
+	s := New(Config{})
+	for _, kind := range httpclient.Kinds() {
+		want, ok := httpErrors[kind]
+		if !ok {
+			t.Errorf("kind %v of HTTP has no translation", kind)
+			continue
+		}
+		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &httpclient.Error{Kind: kind, Field: "url", URL: "http://h/\xff", Err: errors.New("cause \xff")}))
 		if status.Code(err) != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
 			t.Errorf("%v becomes %v", kind, err)
 		}

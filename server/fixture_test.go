@@ -14,6 +14,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/process"
@@ -39,6 +40,7 @@ type fixture struct {
 	environ   execwirev1.EnvironmentServiceClient
 	leases    execwirev1.SessionServiceClient
 	files     execwirev1.FileSystemServiceClient
+	http      execwirev1.HttpServiceClient
 }
 
 // settings are what tests change of a fixture.
@@ -47,6 +49,7 @@ type settings struct {
 	sessions  session.Config
 	principal func() auth.Principal
 	logger    *slog.Logger
+	http      *httpclient.Client
 }
 
 func newFixture(t *testing.T, change ...func(*settings)) *fixture {
@@ -58,6 +61,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		},
 		sessions:  session.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},
 		principal: func() auth.Principal { return auth.InProcess },
+		http:      httpclient.New(httpclient.Options{HeadBytes: 16 << 10, PerOwner: 3}),
 	}
 	for _, f := range change {
 		f(&set)
@@ -66,6 +70,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 	sessions := session.NewRegistry(supervisor, set.sessions)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
+		HTTP:         set.http,
 		Limits:       set.limits,
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(set.principal()), nil },
 		Logger:       set.logger,
@@ -90,6 +95,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		environ:   execwirev1.NewEnvironmentServiceClient(channel),
 		leases:    execwirev1.NewSessionServiceClient(channel),
 		files:     execwirev1.NewFileSystemServiceClient(channel),
+		http:      execwirev1.NewHttpServiceClient(channel),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -38,6 +39,8 @@ type Limits struct {
 	Processes, Sessions, SessionsTotal, RetainedTotal, Spool int
 	// Streams and HeaderList are reported only; the transport enforces them.
 	Streams, HeaderList int
+	// HTTPRequests and HTTPHead are reported only; package httpclient enforces them.
+	HTTPRequests, HTTPHead int
 	// MaxWait cuts the waits of ReadOutput and WaitProcess.
 	MaxWait time.Duration
 }
@@ -46,6 +49,8 @@ type Limits struct {
 type Config struct {
 	// Sessions is the domain. Required; the server does not close it.
 	Sessions *session.Registry
+	// HTTP makes requests for callers. Nil has HttpService switched off.
+	HTTP *httpclient.Client
 	// Limits bounds what clients may do.
 	Limits Limits
 	// Authenticate returns who makes a call, from its context, and what that one
@@ -87,6 +92,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	execwirev1.RegisterProcessServiceServer(r, &processService{server: s})
 	execwirev1.RegisterSessionServiceServer(r, &sessionService{server: s})
 	execwirev1.RegisterFileSystemServiceServer(r, &fileSystemService{server: s})
+	execwirev1.RegisterHttpServiceServer(r, &httpService{server: s})
 	execwirev1.RegisterEnvironmentServiceServer(r, &environmentService{server: s})
 }
 

@@ -55,6 +55,8 @@ func validateFields(m proto.Message) error {
 			return err
 		}
 		return validatePage(m)
+	case *execwirev1.FetchRequest:
+		return validateFetch(m)
 	case *execwirev1.AttachSessionRequest:
 		return validateAttach(m)
 	case *execwirev1.ListSessionsRequest:

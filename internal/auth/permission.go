@@ -7,7 +7,7 @@ import (
 
 // Permissions is a set of things that a caller may do. The zero value is
 // nothing.
-type Permissions uint8
+type Permissions uint16
 
 // What a caller may be allowed. Every call needs one of these.
 const (
@@ -18,12 +18,13 @@ const (
 	Environment                         // ask what this machine is
 	ReadFiles                           // read files, list directories
 	WriteFiles                          // write, make, copy and remove files and directories
+	HTTP                                // make requests over HTTP
 )
 
 // Everything is all permissions.
-const Everything = View | Start | Control | Session | Environment | ReadFiles | WriteFiles
+const Everything = View | Start | Control | Session | Environment | ReadFiles | WriteFiles | HTTP
 
-var permissionNames = []string{"view", "start", "control", "session", "environment", "read_files", "write_files"}
+var permissionNames = []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http"}
 
 // ParsePermissions returns the set of the named permissions; "all" is every one.
 // ok is false for a name that is none, which unknown then is.

@@ -7,6 +7,8 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -72,6 +74,17 @@ type Config struct {
 
 	// HeaderList bounds the metadata of one call.
 	HeaderList Bytes `name:"header_list_bytes" default:"64KiB" unit:"bytes" min:"8KiB" max:"1MiB" help:"The largest metadata of a call, all names and values together. A call with more fails."`
+
+	// Disable is what is switched off.
+	Disable []string `name:"disable" default:"" unit:"names" help:"What is switched off: http, requests over HTTP made for clients from where the server is."`
+	// HTTPRequests bounds the requests over HTTP of one principal.
+	HTTPRequests Count `name:"http_requests_per_principal" default:"1000" unit:"requests" min:"1" max:"100000" help:"Requests over HTTP that one principal may have under way at once, up to the end of their responses. Further ones are refused."`
+	// HTTPHead bounds the head of one response.
+	HTTPHead Bytes `name:"http_head_bytes" default:"64KiB" unit:"bytes" min:"4KiB" max:"1MiB" help:"The largest head of a response over HTTP, those of interim responses counted. A larger one fails."`
+	// HTTPConnectionRequests bounds the requests over HTTP of one JSON-RPC connection.
+	HTTPConnectionRequests Count `name:"http_requests_per_connection" default:"64" unit:"requests" min:"1" max:"10000" help:"Requests over HTTP of one JSON-RPC connection that may be under way at once, streamed responses up to their end. Further ones are refused."`
+	// HTTPBuffered bounds the responses that are gathered for one JSON-RPC connection.
+	HTTPBuffered Bytes `name:"http_buffered_bytes_per_connection" default:"64MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"Bytes of the bodies of responses over HTTP that are answered whole, of all requests of one JSON-RPC connection together. A response with more fails; one that is streamed has no bound. Across connections they count for incoming_bytes_total."`
 
 	// DefaultGrace is how long a process outlives the loss of its owner.
 	DefaultGrace Duration `name:"default_grace" default:"30s" unit:"duration" min:"0s" max:"24h" help:"How long a process that lost its owner is kept before it is terminated, unless the owner asked for another time."`
@@ -175,5 +188,19 @@ func (c *Config) validateChoices() error {
 	if c.Cgroup != "auto" && c.Cgroup != "off" && !filepath.IsAbs(c.Cgroup) {
 		return &Error{Setting: "cgroup", Problem: fmt.Sprintf("cannot be %q", c.Cgroup), Fix: "write auto, off or an absolute path"}
 	}
+	for _, name := range c.Disable {
+		if !slices.Contains(disableable, name) {
+			return &Error{Setting: "disable", Problem: fmt.Sprintf("cannot be %q", name), Fix: "what can be switched off is " + strings.Join(disableable, ", ")}
+		}
+	}
 	return nil
 }
+
+// disableable is what can be switched off.
+var disableable = []string{DisableHTTP}
+
+// DisableHTTP is the name in Config.Disable of requests over HTTP.
+const DisableHTTP = "http"
+
+// HasHTTP reports whether requests over HTTP are made for clients.
+func (c *Config) HasHTTP() bool { return !slices.Contains(c.Disable, DisableHTTP) }

@@ -23,7 +23,7 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestEverySettingIsDescribed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range Settings() {
-		mayBeEmpty := slices.Contains([]string{"path", "text", "origins"}, s.Unit)
+		mayBeEmpty := slices.Contains([]string{"path", "text", "origins", "names"}, s.Unit)
 		if s.Name == "" || s.Unit == "" || s.Help == "" || s.Default == "" && !mayBeEmpty || seen[s.Name] {
 			t.Errorf("setting %+v lacks a description or repeats a name", s)
 		}
@@ -104,6 +104,11 @@ func TestLoadRefuses(t *testing.T) {
 		{"token for signed ones", "ws_auth = \"signed-bearer-token\"\nws_shared_secret_file = \"/s\"", "EXECWIRE_WS_TOKEN_FILE=/t", "need ws_auth to be capability-token"},
 		{"too little for all", "incoming_bytes_total = 1", "", "incoming_bytes_total is below 128KiB"},
 		{"contradiction of requests", `request_bytes = "513MiB"`, "", "incoming_bytes_total is below twice request_bytes"},
+		{"nothing to switch off", `disable = ["http", "files"]`, "", `disable cannot be "files": what can be switched off is http`},
+		{"no requests over HTTP", "http_requests_per_principal = 0", "", "http_requests_per_principal is below 1"},
+		{"no requests over HTTP of a connection", "http_requests_per_connection = 0", "", "http_requests_per_connection is below 1"},
+		{"too small heads", "http_head_bytes = 1", "", "http_head_bytes is below 4KiB"},
+		{"too large responses", `http_buffered_bytes_per_connection = "2GiB"`, "", "http_buffered_bytes_per_connection is above 1GiB"},
 		{"contradiction of stdin", `stdin_queue_bytes = "4KiB"`, "", "below stdin_write_bytes"},
 	}
 	for _, tt := range tests {

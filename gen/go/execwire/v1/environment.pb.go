@@ -40,6 +40,8 @@ const (
 	Feature_FEATURE_KILL_TREE Feature = 5
 	// FileSystemService: read, write, list, copy, remove.
 	Feature_FEATURE_FILES Feature = 6
+	// HttpService: requests over HTTP.
+	Feature_FEATURE_HTTP Feature = 7
 )
 
 // Enum value maps for Feature.
@@ -52,6 +54,7 @@ var (
 		4: "FEATURE_WAIT_CONDITIONS",
 		5: "FEATURE_KILL_TREE",
 		6: "FEATURE_FILES",
+		7: "FEATURE_HTTP",
 	}
 	Feature_value = map[string]int32{
 		"FEATURE_UNSPECIFIED":     0,
@@ -61,6 +64,7 @@ var (
 		"FEATURE_WAIT_CONDITIONS": 4,
 		"FEATURE_KILL_TREE":       5,
 		"FEATURE_FILES":           6,
+		"FEATURE_HTTP":            7,
 	}
 )
 
@@ -406,6 +410,10 @@ type ServerLimits struct {
 	SessionsTotal uint64 `protobuf:"varint,20,opt,name=sessions_total,json=sessionsTotal,proto3" json:"sessions_total,omitempty"`
 	// The largest file that ReadFile returns, in bytes.
 	ReadFileBytes uint64 `protobuf:"varint,21,opt,name=read_file_bytes,json=readFileBytes,proto3" json:"read_file_bytes,omitempty"`
+	// Requests over HTTP that one principal may have under way at once.
+	HttpRequestsPerPrincipal uint64 `protobuf:"varint,22,opt,name=http_requests_per_principal,json=httpRequestsPerPrincipal,proto3" json:"http_requests_per_principal,omitempty"`
+	// The largest head of a response over HTTP, in bytes.
+	HttpHeadBytes uint64 `protobuf:"varint,23,opt,name=http_head_bytes,json=httpHeadBytes,proto3" json:"http_head_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -587,6 +595,20 @@ func (x *ServerLimits) GetReadFileBytes() uint64 {
 	return 0
 }
 
+func (x *ServerLimits) GetHttpRequestsPerPrincipal() uint64 {
+	if x != nil {
+		return x.HttpRequestsPerPrincipal
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetHttpHeadBytes() uint64 {
+	if x != nil {
+		return x.HttpHeadBytes
+	}
+	return 0
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
@@ -610,7 +632,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x10sandbox_backends\x18\r \x03(\x0e2\x1b.execwire.v1.SandboxBackendR\x0fsandboxBackends\x128\n" +
 	"\vkill_method\x18\x0e \x01(\x0e2\x17.execwire.v1.KillMethodR\n" +
 	"killMethod\x12\x18\n" +
-	"\aguarded\x18\x0f \x01(\bR\aguarded\"\xa2\b\n" +
+	"\aguarded\x18\x0f \x01(\bR\aguarded\"\x89\t\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -634,7 +656,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x16streams_per_connection\x18\x12 \x01(\x04R\x14streamsPerConnection\x12*\n" +
 	"\x11header_list_bytes\x18\x13 \x01(\x04R\x0fheaderListBytes\x12%\n" +
 	"\x0esessions_total\x18\x14 \x01(\x04R\rsessionsTotal\x12&\n" +
-	"\x0fread_file_bytes\x18\x15 \x01(\x04R\rreadFileBytes*\xb5\x01\n" +
+	"\x0fread_file_bytes\x18\x15 \x01(\x04R\rreadFileBytes\x12=\n" +
+	"\x1bhttp_requests_per_principal\x18\x16 \x01(\x04R\x18httpRequestsPerPrincipal\x12&\n" +
+	"\x0fhttp_head_bytes\x18\x17 \x01(\x04R\rhttpHeadBytes*\xc7\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
@@ -642,7 +666,8 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x17FEATURE_LEASED_SESSIONS\x10\x03\x12\x1b\n" +
 	"\x17FEATURE_WAIT_CONDITIONS\x10\x04\x12\x15\n" +
 	"\x11FEATURE_KILL_TREE\x10\x05\x12\x11\n" +
-	"\rFEATURE_FILES\x10\x06*o\n" +
+	"\rFEATURE_FILES\x10\x06\x12\x10\n" +
+	"\fFEATURE_HTTP\x10\a*o\n" +
 	"\x0eSandboxBackend\x12\x1f\n" +
 	"\x1bSANDBOX_BACKEND_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aSANDBOX_BACKEND_BUBBLEWRAP\x10\x01\x12\x1c\n" +

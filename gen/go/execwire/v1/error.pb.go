@@ -198,6 +198,27 @@ const (
 	// Directories are nested deeper than the server copies; metadata "limit" says
 	// how deep that is. Copy a part at a time. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_TREE_TOO_DEEP ErrorReason = 72
+	// Requests over HTTP are switched off on this server. UNIMPLEMENTED.
+	ErrorReason_ERROR_REASON_HTTP_DISABLED ErrorReason = 80
+	// The request, or a redirect of it, leads to an address that must not be reached
+	// from the server; metadata "address" and "url" name it. PERMISSION_DENIED.
+	ErrorReason_ERROR_REASON_HTTP_ADDRESS_REFUSED ErrorReason = 81
+	// No response came: the server elsewhere cannot be reached, does not speak HTTP,
+	// has a certificate that is not good, or leads on too often. Metadata "url" is
+	// where, "cause" why. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_HTTP_FAILED ErrorReason = 82
+	// The body of the response broke off; metadata "cause" says how.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_HTTP_BODY_FAILED ErrorReason = 83
+	// The timeout of the request was over before its response was whole.
+	// DEADLINE_EXCEEDED.
+	ErrorReason_ERROR_REASON_HTTP_TIMED_OUT ErrorReason = 84
+	// The head of the response is larger than the server takes; metadata
+	// "limit_bytes" says how much it takes. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_HTTP_HEAD_TOO_LARGE ErrorReason = 85
+	// The principal has as many requests over HTTP under way as it may have;
+	// metadata "limit" says how many. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_TOO_MANY_HTTP_REQUESTS ErrorReason = 86
 )
 
 // Enum value maps for ErrorReason.
@@ -260,6 +281,13 @@ var (
 		70: "ERROR_REASON_COPY_INTO_ITSELF",
 		71: "ERROR_REASON_FILE_SYSTEM_FAILED",
 		72: "ERROR_REASON_TREE_TOO_DEEP",
+		80: "ERROR_REASON_HTTP_DISABLED",
+		81: "ERROR_REASON_HTTP_ADDRESS_REFUSED",
+		82: "ERROR_REASON_HTTP_FAILED",
+		83: "ERROR_REASON_HTTP_BODY_FAILED",
+		84: "ERROR_REASON_HTTP_TIMED_OUT",
+		85: "ERROR_REASON_HTTP_HEAD_TOO_LARGE",
+		86: "ERROR_REASON_TOO_MANY_HTTP_REQUESTS",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":              0,
@@ -319,6 +347,13 @@ var (
 		"ERROR_REASON_COPY_INTO_ITSELF":         70,
 		"ERROR_REASON_FILE_SYSTEM_FAILED":       71,
 		"ERROR_REASON_TREE_TOO_DEEP":            72,
+		"ERROR_REASON_HTTP_DISABLED":            80,
+		"ERROR_REASON_HTTP_ADDRESS_REFUSED":     81,
+		"ERROR_REASON_HTTP_FAILED":              82,
+		"ERROR_REASON_HTTP_BODY_FAILED":         83,
+		"ERROR_REASON_HTTP_TIMED_OUT":           84,
+		"ERROR_REASON_HTTP_HEAD_TOO_LARGE":      85,
+		"ERROR_REASON_TOO_MANY_HTTP_REQUESTS":   86,
 	}
 )
 
@@ -353,7 +388,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xe0\x0f\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xd8\x11\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -412,7 +447,14 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x15ERROR_REASON_NO_SPACE\x10E\x12!\n" +
 	"\x1dERROR_REASON_COPY_INTO_ITSELF\x10F\x12#\n" +
 	"\x1fERROR_REASON_FILE_SYSTEM_FAILED\x10G\x12\x1e\n" +
-	"\x1aERROR_REASON_TREE_TOO_DEEP\x10HB\xa6\x01\n" +
+	"\x1aERROR_REASON_TREE_TOO_DEEP\x10H\x12\x1e\n" +
+	"\x1aERROR_REASON_HTTP_DISABLED\x10P\x12%\n" +
+	"!ERROR_REASON_HTTP_ADDRESS_REFUSED\x10Q\x12\x1c\n" +
+	"\x18ERROR_REASON_HTTP_FAILED\x10R\x12!\n" +
+	"\x1dERROR_REASON_HTTP_BODY_FAILED\x10S\x12\x1f\n" +
+	"\x1bERROR_REASON_HTTP_TIMED_OUT\x10T\x12$\n" +
+	" ERROR_REASON_HTTP_HEAD_TOO_LARGE\x10U\x12'\n" +
+	"#ERROR_REASON_TOO_MANY_HTTP_REQUESTS\x10VB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/httpclient"
+)
+
+// httpService implements execwire.v1.HttpService; what its method promises is
+// written in the proto.
+type httpService struct {
+	execwirev1.UnsafeHttpServiceServer
+	server *Server
+}
+
+var _ execwirev1.HttpServiceServer = (*httpService)(nil)
+
+// bodyBytes is the most of a body that one message has.
+const bodyBytes = 64 << 10
+
+// Fetch implements the RPC.
+func (s *httpService) Fetch(req *execwirev1.FetchRequest, stream grpc.ServerStreamingServer[execwirev1.FetchResponse]) error {
+	client := s.server.cfg.HTTP
+	if client == nil {
+		return HTTPDisabled()
+	}
+	owner, err := caller(stream.Context())
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(stream.Context(), toHTTPRequest(owner, req))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	head := &execwirev1.FetchResponse_Head{Head: toHTTPHead(response)}
+	if err := stream.Send(&execwirev1.FetchResponse{Message: head}); err != nil {
+		return err
+	}
+	return sendBody(stream, response.Body)
+}
+
+// sendBody sends what comes as it comes. Little of it is copied, so that a message
+// that waits for its reader does not keep more than it carries.
+func sendBody(stream grpc.ServerStreamingServer[execwirev1.FetchResponse], body io.Reader) error {
+	piece := make([]byte, bodyBytes)
+	for {
+		n, err := body.Read(piece)
+		if n > 0 {
+			data := piece[:n]
+			if n <= bodyBytes/2 {
+				data = bytes.Clone(data)
+			} else {
+				piece = make([]byte, bodyBytes)
+			}
+			if err := stream.Send(&execwirev1.FetchResponse{Message: &execwirev1.FetchResponse_Data{Data: data}}); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case stream.Context().Err() != nil:
+			return context.Cause(stream.Context())
+		}
+	}
+}
+
+// HTTPDisabled returns the status of calls of HttpService where that is switched
+// off.
+func HTTPDisabled() error {
+	return failure(codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED, nil, "requests over HTTP are switched off on this server")
+}
+
+// toHTTPRequest translates a request that passed validation.
+func toHTTPRequest(owner string, m *execwirev1.FetchRequest) *httpclient.Request {
+	r := &httpclient.Request{Owner: owner, Method: m.GetMethod(), URL: m.GetUrl(), Body: m.GetBody()}
+	for _, h := range m.GetHeaders() {
+		value := h.GetValue()
+		if raw := h.GetRawValue(); len(raw) > 0 {
+			value = string(raw)
+		}
+		r.Headers = append(r.Headers, httpclient.Header{Name: h.GetName(), Value: value})
+	}
+	if m.GetTimeout() != nil {
+		timeout := m.GetTimeout().AsDuration()
+		r.Timeout = &timeout
+	}
+	if m.GetRedirectPolicy() == execwirev1.RedirectPolicy_REDIRECT_POLICY_STOP {
+		r.Redirects = httpclient.Stop
+	}
+	return r
+}
+
+func toHTTPHead(response *httpclient.Response) *execwirev1.HttpHead {
+	head := &execwirev1.HttpHead{Status: uint32(response.Status), Url: response.URL}
+	for _, h := range response.Headers {
+		value, raw := toText(h.Value)
+		name := strings.ToValidUTF8(h.Name, string(utf8.RuneError))
+		head.Headers = append(head.Headers, &execwirev1.HttpHeader{Name: name, Value: value, RawValue: raw})
+	}
+	return head
+}
