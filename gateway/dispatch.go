@@ -39,6 +39,10 @@ var methods = map[string]method{
 	"process/snapshot":   {group: groupExec, decode: decoder[snapshotParams]()},
 	"process/list":       {group: groupExec, decode: absentIsEmpty(decoder[listParams]())},
 
+	"command/exec":           {group: groupExec, decode: decoder[commandParams]()},
+	"command/exec/write":     {group: groupExec, decode: decoder[commandWriteParams]()},
+	"command/exec/terminate": {group: groupExec, control: true, decode: decoder[commandTerminateParams]()},
+
 	"environment/info":   {group: groupEnvironment, control: true, decode: decodeNothing(environmentInfoCall{})},
 	"environment/status": {group: groupEnvironment, control: true, decode: decodeNothing(environmentStatusCall{})},
 

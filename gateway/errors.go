@@ -118,6 +118,14 @@ func sessionFailure(id string, err error) *jsonrpc.Error {
 	return failureOf(err)
 }
 
+// unknownProcess is for ids that no process can have.
+func unknownProcess(id string) *jsonrpc.Error {
+	return &jsonrpc.Error{
+		Code: jsonrpc.CodeInvalidRequest, Message: "unknown process id " + shorten(id),
+		Data: map[string]string{"reason": "PROCESS_NOT_FOUND"},
+	}
+}
+
 // unknownSession is for ids that no session can have.
 func unknownSession(id string) *jsonrpc.Error {
 	return &jsonrpc.Error{

@@ -83,6 +83,7 @@ func (c *connection) receiveEvents(p *process, events []*execwirev1.ProcessEvent
 	if _, isNews := p.unacknowledged(); isNews {
 		c.marks.note(p, 0, 0)
 	}
+	c.awaitClose(p, events)
 	if missed == 0 {
 		return events
 	}
@@ -92,12 +93,12 @@ func (c *connection) receiveEvents(p *process, events []*execwirev1.ProcessEvent
 // receive notes an event and reports whether the client gets it by reading.
 func (p *process) receive(event *execwirev1.ProcessEvent) bool {
 	seq := lastSeqOf(event)
-	if seq == 1 && (p.renewed || p.closed) {
+	if seq == 1 && (p.renewed != nil || p.closed) {
 		p.restart()
 	}
 	p.received = max(p.received, seq)
-	if event.GetExited() != nil {
-		p.exit = seq
+	if exited := event.GetExited(); exited != nil {
+		p.exit, p.ended = seq, exited.GetExit()
 	}
 	missed := p.isMissed(event)
 	if missed && event.GetClosed() != nil {
@@ -129,21 +130,26 @@ func (c *connection) say(p *process, events []*execwirev1.ProcessEvent) error {
 				continue
 			}
 			bytes += len(event.GetOutput().GetData())
-			if dst = appendEvent(dst, p.name, event, p.gap); len(dst) > 0 {
+			if dst = p.appendEvent(dst, event); len(dst) > 0 {
 				p.gap = nil
 				return dst, true
 			}
 		}
 		return nil, false
 	})
-	if err != nil {
-		if c.ctx.Err() == nil {
-			c.end(ending{closeInternal, "events could not be sent", err})
-		}
-		return err
+	if err == nil {
+		c.noteSaid(p, events, bytes)
 	}
-	c.noteSaid(p, events, bytes)
-	return nil
+	return c.noteUnsaid(err)
+}
+
+// noteUnsaid ends the connection if its client could not be told of events. It
+// returns the error.
+func (c *connection) noteUnsaid(err error) error {
+	if err != nil && c.ctx.Err() == nil {
+		c.end(ending{closeInternal, "events could not be sent", err})
+	}
+	return err
 }
 
 // noteSaid notes that events were said, and has it proven in time.

@@ -117,10 +117,10 @@ func (p *process) next() []*execwirev1.ProcessEvent {
 // maySay reports whether something is to be said and nobody is saying it yet;
 // the caller then has to. What is held back is so for a bounded time. mu is held.
 func (c *connection) maySay(p *process) bool {
-	if p.saying || len(p.pending) == 0 {
+	if p.saying || len(p.pending) == 0 && !p.exitDue {
 		return false
 	}
-	if p.isHeld(p.pending[0].events[0], p.pending[0].upTo) {
+	if !p.exitDue && p.isHeld(p.pending[0].events[0], p.pending[0].upTo) {
 		c.limitHolds(p)
 		return false
 	}
@@ -133,31 +133,44 @@ func (c *connection) maySay(p *process) bool {
 // one goroutine at a time, in their order.
 func (c *connection) sayPending(p *process) error {
 	for {
-		events, more := c.nextToSay(p)
+		next, more := c.nextToSay(p)
 		if !more {
 			return nil
 		}
-		if len(events) == 0 { // the client gets them by reading
-			continue
+		var err error
+		switch {
+		case next.lateExit:
+			err = c.sayLateExit(p)
+		case len(next.events) > 0: // else the client gets them by reading
+			err = c.say(p, next.events)
 		}
-		if err := c.say(p, events); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
+// news is what the client is to be told of a process.
+type news struct {
+	events   []*execwirev1.ProcessEvent
+	lateExit bool // instead of events: it has exited, and has not closed in time
+}
+
 // nextToSay returns what the client is to be told next. If there is no more the
 // caller says nothing of the process any more.
-func (c *connection) nextToSay(p *process) (events []*execwirev1.ProcessEvent, more bool) {
+func (c *connection) nextToSay(p *process) (next news, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if events = p.next(); len(events) > 0 {
-		return c.receiveEvents(p, events), true
+	if p.takeLateExit() {
+		return news{lateExit: true}, true
+	}
+	if events := p.next(); len(events) > 0 {
+		return news{events: c.receiveEvents(p, events)}, true
 	}
 	p.saying = false
 	c.limitHolds(p)
 	c.forget(p)
-	return nil, false
+	return news{}, false
 }
 
 // limitHolds has the holds end in time that hold back what is to be said next.
@@ -196,6 +209,7 @@ func (c *connection) unlimitAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.records {
+		c.stopCloseWait(p)
 		for _, h := range p.holds {
 			c.unlimit(h)
 		}

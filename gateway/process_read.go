@@ -24,10 +24,7 @@ func (p *readParams) order() (string, place) { return p.ProcessID, placeAny }
 // reads from a seq on says that it has what comes before.
 func (p *readParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
 	if checkProcessID(p.ProcessID) != nil {
-		return nil, &jsonrpc.Error{
-			Code: jsonrpc.CodeInvalidRequest, Message: "unknown process id " + shorten(p.ProcessID),
-			Data: map[string]string{"reason": "PROCESS_NOT_FOUND"},
-		}
+		return nil, unknownProcess(p.ProcessID)
 	}
 	after := valueOr(p.AfterSeq, 0)
 	reading := &reading{

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"time"
+
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -22,10 +24,16 @@ type process struct {
 	pending []batch // received and not yet said
 	saying  bool    // somebody says it
 
-	gap     *execwirev1.OutputGap // to be told with the next event
-	renewed bool                  // another process was started under the id; its events are to come
-	closed  bool                  // its closed event was said
-	exit    uint64                // the seq of its exited event, 0 while not known
+	gap     *execwirev1.OutputGap  // to be told with the next event
+	manner  manner                 // of the process whose events are said
+	renewed *manner                // of another that was started under the id; its events are to come
+	closed  bool                   // its closed event was said
+	exit    uint64                 // the seq of its exited event, 0 while not known
+	ended   *execwirev1.ExitRecord // what that says, or what the core said at the resume
+
+	closeWait *time.Timer // runs while an exit waits for the close to be said
+	exitDue   bool        // the close is late: the exit is to be said
+	exitSaid  bool        // in the older dialect, by who speaks of the process
 
 	progress
 }
@@ -52,5 +60,13 @@ func (c *connection) forget(p *process) {
 // isSettled reports whether there is nothing to be remembered of how far the
 // client is.
 func (p *process) isSettled() bool {
-	return p.missed <= p.received && p.hole == 0 && (p.received == 0 || p.closed && p.acknowledged == p.received)
+	hasAll := p.closed && p.acknowledged == p.received
+	return p.missed <= p.received && p.hole == 0 && !p.isRenewedOtherwise() &&
+		(p.received == 0 && p.manner == manner{} || hasAll)
+}
+
+// isRenewedOtherwise reports whether a process will speak under the id whose
+// manner a new record would not have.
+func (p *process) isRenewedOtherwise() bool {
+	return p.renewed != nil && *p.renewed != manner{}
 }

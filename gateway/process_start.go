@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -29,8 +31,9 @@ type startParams struct {
 	Rows                  *uint16           `param:"rows,named"`
 	Cols                  *uint16           `param:"cols,named"`
 
-	cwd  clientPath
-	size *execwirev1.TerminalSize // nil: the standard one
+	cwd    clientPath
+	size   *execwirev1.TerminalSize // nil: the standard one
+	manner manner
 }
 
 type envPolicyParams struct {
@@ -143,19 +146,29 @@ func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 		Io:               p.io(),
 		LeaveDescendants: true,
 		MustBeNew:        true,
+		Limits:           p.limits(),
+		Labels:           p.manner.labels(),
 	})
 	if err != nil {
 		return nil, p.failure(err)
 	}
-	r.renew(id)
+	r.renew(id, p.manner)
 	return startResult{ProcessID: p.ProcessID, SandboxType: "none"}, nil
 }
 
 // renew notes that what comes under the id with seq 1 is another process.
-func (c *connection) renew(id string) {
+func (c *connection) renew(id string, m manner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.record(id).renewed = true
+	c.record(id).renewed = &m
+}
+
+// limits are those of a process of which less is kept than of others.
+func (p *startParams) limits() *execwirev1.ProcessLimits {
+	if p.manner.window == 0 {
+		return nil
+	}
+	return &execwirev1.ProcessLimits{RetainedOutputBytes: proto.Uint64(uint64(p.manner.window))}
 }
 
 func (p *startParams) command(r *request) *execwirev1.DirectCommand {

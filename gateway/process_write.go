@@ -45,19 +45,27 @@ func (p *writeParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 	if checkProcessID(p.ProcessID) != nil {
 		return writeUnknownProcess, nil
 	}
-	id := coreProcessID(p.ProcessID)
+	if err := r.writeStdin(ctx, coreProcessID(p.ProcessID), p.Chunk, p.pieceID); err != nil {
+		return p.outcome(ctx, r, err)
+	}
+	return writeAccepted, nil
+}
+
+// writeStdin writes data to the process with the core's id, each piece under the
+// id that pieceID returns for its number.
+func (r *request) writeStdin(ctx context.Context, id string, data []byte, pieceID func(int) string) error {
 	r.hold(id, false, holdForOutput)
 	most := max(int(r.environment.native.GetLimits().GetStdinWriteBytes()), 1)
-	for piece, rest := 0, []byte(p.Chunk); piece == 0 || len(rest) > 0; piece++ {
+	for piece, rest := 0, data; piece == 0 || len(rest) > 0; piece++ {
 		data := rest[:min(most, len(rest))]
 		rest = rest[len(data):]
 		_, err := r.processes.WriteStdin(ctx, &execwirev1.WriteStdinRequest{
-			SessionId: r.session.id, ProcessId: id, Data: data, WriteId: p.pieceID(piece)})
+			SessionId: r.session.id, ProcessId: id, Data: data, WriteId: pieceID(piece)})
 		if err != nil {
-			return p.outcome(ctx, r, err)
+			return err
 		}
 	}
-	return writeAccepted, nil
+	return nil
 }
 
 // longestWriteID is the longest id of a client that is part of those that the

@@ -29,6 +29,8 @@ type progress struct {
 	// taken is up to where the client is known to have everything, acknowledged
 	// what of it the core was told.
 	taken, acknowledged uint64
+	// unmarked is how many bytes were pushed since the last watermark.
+	unmarked int
 
 	// missed is the process's last seq at the time when the session was resumed:
 	// events up to it are not pushed, the client reads them.
@@ -49,7 +51,12 @@ type progress struct {
 // restart begins anew for another process under the same id.
 func (p *process) restart() {
 	p.progress = progress{generation: p.generation + 1}
-	p.renewed, p.closed, p.exit, p.gap = false, false, 0, nil
+	p.manner = manner{}
+	if p.renewed != nil {
+		p.manner = *p.renewed
+	}
+	p.renewed, p.closed, p.exit, p.ended, p.gap = nil, false, 0, nil, nil
+	p.closeWait, p.exitDue, p.exitSaid = nil, false, false
 }
 
 // proven is what would be proven of a process by a watermark now.

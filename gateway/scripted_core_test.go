@@ -34,17 +34,19 @@ type scriptedCore struct {
 	read func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse
 
 	mu       sync.Mutex
-	last     map[string]uint64 // what ListProcesses says
-	done     bool              // it says that all have closed, and were acknowledged
-	closed   bool              // what ReadOutput says
-	told     []string          // acknowledgements and pongs, in order
-	finished bool              // CloseSession was called
+	labels   map[string]map[string]string // guarded by mu; of what was started
+	last     map[string]uint64            // what ListProcesses says
+	done     bool                         // it says that all have closed, and were acknowledged
+	closed   bool                         // what ReadOutput says
+	told     []string                     // acknowledgements and pongs, in order
+	finished bool                         // CloseSession was called
 }
 
 const scriptedWindow = 1000
 
 func newScriptedCore(t *testing.T) (*scriptedCore, *core) {
-	s := &scriptedCore{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1), last: map[string]uint64{}}
+	s := &scriptedCore{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1),
+		last: map[string]uint64{}, labels: map[string]map[string]string{}}
 	channel := inproc.New()
 	execwirev1.RegisterSessionServiceServer(channel, s)
 	execwirev1.RegisterProcessServiceServer(channel, s)
@@ -114,8 +116,10 @@ func (s *scriptedCore) note(m *execwirev1.AttachSessionRequest) {
 
 func (s *scriptedCore) ListProcesses(context.Context, *execwirev1.ListProcessesRequest) (*execwirev1.ListProcessesResponse, error) {
 	list := &execwirev1.ListProcessesResponse{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for id, last := range s.last {
-		list.Processes = append(list.Processes, &execwirev1.Process{ProcessId: id, LastSeq: last, State: s.state()})
+		list.Processes = append(list.Processes, &execwirev1.Process{ProcessId: id, LastSeq: last, State: s.state(), Labels: s.labels[id]})
 	}
 	return list, nil
 }
@@ -152,6 +156,13 @@ func (s *scriptedCore) GetProcess(context.Context, *execwirev1.GetProcessRequest
 	return &execwirev1.GetProcessResponse{Process: &execwirev1.Process{}}, nil
 }
 
+func (s *scriptedCore) StartProcess(_ context.Context, req *execwirev1.StartProcessRequest) (*execwirev1.StartProcessResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.labels[req.GetProcessId()] = req.GetLabels()
+	return &execwirev1.StartProcessResponse{}, nil
+}
+
 func (s *scriptedCore) WriteStdin(context.Context, *execwirev1.WriteStdinRequest) (*execwirev1.WriteStdinResponse, error) {
 	s.write()
 	return &execwirev1.WriteStdinResponse{}, nil
@@ -184,6 +195,10 @@ func outputEvent(seq uint64, bytes int) *execwirev1.ProcessEvent {
 
 func exitedEvent(seq uint64) *execwirev1.ProcessEvent {
 	return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Exited{Exited: &execwirev1.ProcessExited{}}}
+}
+
+func closedEvent(seq uint64) *execwirev1.ProcessEvent {
+	return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Closed{Closed: &execwirev1.ProcessClosed{}}}
 }
 
 // say has the core send events of a process, one byte each.

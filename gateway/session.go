@@ -94,10 +94,12 @@ func (c *connection) findHoles(ctx context.Context, sessionID string) error {
 		}
 		c.mu.Lock()
 		for _, described := range page.GetProcesses() {
-			if last := described.GetLastSeq(); last > 0 && !isDone(described) {
-				p := c.record(described.GetProcessId())
-				p.missed, p.hole = last, last
+			last, m := described.GetLastSeq(), mannerOf(described)
+			if isDone(described) || last == 0 && m == (manner{}) {
+				continue
 			}
+			p := c.record(described.GetProcessId())
+			p.missed, p.hole, p.manner, p.ended = last, last, m, described.GetExit()
 		}
 		c.mu.Unlock()
 		if token = page.GetNextPageToken(); token == "" {

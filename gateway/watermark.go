@@ -67,7 +67,9 @@ func (w *watermarks) note(p *process, bytes, events int) {
 	w.dirty[p] = struct{}{}
 	w.bytes += bytes
 	w.events += events
-	if w.bytes >= w.waitBytes || w.events >= w.waitCount {
+	p.unmarked += bytes
+	isFull := p.manner.window > 0 && p.unmarked >= p.manner.window/watermarkPart
+	if isFull || w.bytes >= w.waitBytes || w.events >= w.waitCount {
 		w.hurry()
 	}
 	if !w.running && w.connection.ctx.Err() == nil {
@@ -116,6 +118,7 @@ func (w *watermarks) set() []proven {
 	marks := make([]proven, 0, len(w.dirty))
 	for p := range w.dirty {
 		marks = append(marks, p.provable())
+		p.unmarked = 0
 	}
 	clear(w.dirty)
 	w.bytes, w.events = 0, 0

@@ -1,0 +1,216 @@
+package gateway
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// newCommand serves a client that has started p in the older dialect.
+func newCommand(t *testing.T) (*scriptedCore, *client) {
+	s, core := newScriptedCore(t)
+	cl, _ := core.attach("")
+	cl.command("p", "")
+	return s, cl
+}
+
+// expectNews checks by what the client was told of p: a number is the seq of
+// output.
+func (cl *client) expectNews(want string) {
+	cl.t.Helper()
+	synctest.Wait()
+	var got []string
+	for _, f := range cl.all() {
+		switch f.Method {
+		case "":
+		case "command/exec/outputDelta":
+			got = append(got, string(rune('0'+f.Params.Seq)))
+		default:
+			got = append(got, strings.TrimPrefix(f.Method, "command/exec/"))
+		}
+	}
+	if text := strings.Join(got, " "); text != want {
+		cl.t.Errorf("the client is told %q, want %q", text, want)
+	}
+}
+
+func TestTheExitIsSaidAtTheCloseOrTwoSecondsAfterTheExit(t *testing.T) {
+	t.Run("the close", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, cl := newCommand(t)
+			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
+			time.Sleep(closePatience - 1)
+			s.sendEvents("p", outputEvent(3, 1))
+			cl.expectNews("1 3")
+			s.sendEvents("p", closedEvent(4))
+			cl.expectNews("1 3 exited")
+			time.Sleep(time.Hour)
+			cl.expectNews("1 3 exited")
+		})
+	})
+	t.Run("two seconds", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, cl := newCommand(t)
+			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
+			s.sendEvents("p", outputEvent(3, 1))
+			time.Sleep(closePatience - 1)
+			cl.expectNews("1 3")
+			time.Sleep(time.Nanosecond)
+			cl.expectNews("1 3 exited")
+			s.sendEvents("p", outputEvent(4, 1))
+			s.sendEvents("p", closedEvent(5))
+			cl.expectNews("1 3 exited 4")
+		})
+	})
+	t.Run("all at once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, cl := newCommand(t)
+			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), closedEvent(3))
+			cl.expectNews("1 exited")
+			time.Sleep(time.Hour)
+			cl.expectNews("1 exited")
+		})
+	})
+}
+
+// TestALateExitFollowsWhatPrecededIt has a client that does not read while the
+// two seconds pass.
+func TestALateExitFollowsWhatPrecededIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("", func(p *pipe, _ *Config) { p.capacity = 1 })
+		cl.command("p", "")
+		cl.stopReading()
+		s.sendEvents("p", outputEvent(1, 1), outputEvent(2, 1), outputEvent(3, 1), exitedEvent(4))
+		s.sendEvents("p", outputEvent(5, 1))
+		time.Sleep(time.Hour)
+		cl.resumeReading()
+		cl.expectNews("1 2 3 exited 5")
+		s.sendEvents("p", closedEvent(6))
+		cl.expectNews("1 2 3 exited 5")
+	})
+}
+
+// TestALateExitIsNotHeldBack has output after the exit wait for the answer to a
+// write.
+func TestALateExitIsNotHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, cl := newCommand(t)
+		s.sendEvents("p", exitedEvent(1))
+		time.Sleep(closePatience - 1)
+		written := make(chan struct{})
+		s.write = func() { <-written }
+		cl.ask("command/exec/write", writeOf("p", "x"))
+		synctest.Wait()
+		s.sendEvents("p", outputEvent(2, 1))
+		cl.expectNews("")
+		time.Sleep(time.Nanosecond)
+		cl.expectNews("exited")
+		time.Sleep(holdForOutput)
+		cl.expectNews("exited 2")
+		close(written)
+		cl.expectNews("exited 2")
+	})
+}
+
+// TestWhatWasLostIsSaidWithTheExit has no output after the gap.
+func TestWhatWasLostIsSaidWithTheExit(t *testing.T) {
+	for name, end := range map[string]func(*scriptedCore){
+		"at the close": func(s *scriptedCore) { s.sendEvents("p", closedEvent(11)) },
+		"before it":    func(*scriptedCore) { time.Sleep(closePatience) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, cl := newCommand(t)
+				s.say("p", 1)
+				gap := &execwirev1.OutputGap{FirstAvailableSeq: 10, DroppedBytes: 77}
+				s.sendEvents("p", &execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Gap{Gap: gap}}, exitedEvent(10))
+				end(s)
+				cl.expectNews("1 exited")
+				f := cl.event("p", "command/exec/exited")
+				if g := f.Params.Gap; g == nil || g.FirstAvailableSeq != 10 || g.DroppedBytes != 77 {
+					t.Errorf("the client is told %s", f.raw)
+				}
+			})
+		})
+	}
+}
+
+// TestAnExitThatWaitsKeepsNoConnection has the connection end meanwhile.
+func TestAnExitThatWaitsKeepsNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, cl := newCommand(t)
+		s.sendEvents("p", exitedEvent(1))
+		synctest.Wait()
+		begun := time.Now()
+		cl.cut()
+		if err := cl.ended(); !errors.Is(err, errLost) || time.Since(begun) != 0 {
+			t.Errorf("Serve returned %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// TestANewProcessUnderAnOldIDHasItsOwnDialect starts one after the other under
+// one id.
+func TestANewProcessUnderAnOldIDHasItsOwnDialect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, cl := newCommand(t)
+		run := func() {
+			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), closedEvent(3))
+			synctest.Wait() // no id is free before its process is over
+		}
+		run()
+		cl.start("p", "")
+		run()
+		cl.command("p", "")
+		run()
+		want := []string{"command/exec/outputDelta", "command/exec/exited", "process/output", "process/exited", "process/closed",
+			"command/exec/outputDelta", "command/exec/exited"}
+		if got := cl.methodsOf("p"); !slices.Equal(got, want) {
+			t.Errorf("the client is told by %q", got)
+		}
+	})
+}
+
+// TestTheDialectOutlivesTheConnection resumes a session with a process that has
+// said nothing yet, of which a request comes before it does.
+func TestTheDialectOutlivesTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		cl.command("p", "")
+		cl.drop()
+		s.last["p"] = 0
+		cl, _ = core.attach("s")
+		s.write = func() {}
+		cl.must("process/write", writeOf("p", "x"))
+		synctest.Wait()
+		s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), closedEvent(3))
+		cl.expectNews("1 exited")
+	})
+}
+
+// TestAnExitThatWasMissedIsSaid resumes a session with a process that exited
+// while nobody was attached, and has not closed.
+func TestAnExitThatWasMissedIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		cl.command("p", "")
+		cl.drop()
+		s.last["p"] = 2
+		cl, _ = core.attach("s")
+		s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
+		time.Sleep(closePatience - 1)
+		cl.expectNews("")
+		time.Sleep(time.Nanosecond)
+		cl.expectNews("exited")
+		s.sendEvents("p", outputEvent(3, 1), closedEvent(4))
+		cl.expectNews("exited 3")
+	})
+}

@@ -1,0 +1,212 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestACommandIsToldFromStartToExit(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	params := startOf("p", "echo out; echo err >&2; exit 7", "outputBytesCap", 16384, "arg0", nil, "unknown", 1)
+	const result = `{"processId":"p","running":true,"exitCode":null,"stdout":null,"stderr":null}`
+	if got := cl.must("command/exec", params); string(got) != result {
+		t.Errorf("command/exec says %s", got)
+	}
+	streams, code := cl.commandOutput("p", 1)
+	if want := map[string]string{"stdout": "out\n", "stderr": "err\n"}; code != 7 || !maps.Equal(streams, want) {
+		t.Errorf("it said %q and exited with %d", streams, code)
+	}
+	if got := cl.methodsOf("p"); !slices.Equal(got, []string{"command/exec/outputDelta", "command/exec/exited"}) {
+		t.Errorf("the client is told by %q", got)
+	}
+	for _, f := range cl.all() {
+		want := map[string]string{
+			"command/exec/exited":      `{"method":"command/exec/exited","params":{"processId":"p","exitCode":7}}`,
+			"command/exec/outputDelta": fmt.Sprintf(`{"method":"command/exec/outputDelta","params":{"processId":"p","stream":"stdout","chunk":"b3V0Cg==","seq":%d}}`, f.Params.Seq),
+		}[f.Method]
+		if f.Method != "" && f.Params.Stream != "stderr" && string(f.raw) != want {
+			t.Errorf("got %s, want %s", f.raw, want)
+		}
+	}
+}
+
+func TestACommandWithATerminal(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	cl.command("p", "stty size; cat", "tty", true)
+	cl.wait("the size", func(frame) bool { return saidIn(cl.frames, "p") == "24 80\r\n" })
+	if got := cl.must("command/exec/write", writeOf("p", "typed\n")); string(got) != `{"accepted":true}` {
+		t.Errorf("a write is answered with %s", got)
+	}
+	cl.wait("the echo", func(frame) bool { return strings.Count(saidIn(cl.frames, "p"), "typed\r\n") == 2 })
+	end := map[string]any{"processId": "p"}
+	if got := cl.must("command/exec/terminate", end); string(got) != `{"running":true}` {
+		t.Errorf("a termination is answered with %s", got)
+	}
+	streams, code := cl.commandOutput("p", 1)
+	if code != 137 || len(streams) != 1 || streams["stdout"] != "24 80\r\ntyped\r\ntyped\r\n" {
+		t.Errorf("it said %q and exited with %d", streams, code)
+	}
+	for _, id := range []string{"p", "unknown", "", strings.Repeat("x", 2000)} {
+		if got := cl.must("command/exec/terminate", map[string]any{"processId": id}); string(got) != `{"running":false}` {
+			t.Errorf("%.10q is answered with %s", id, got)
+		}
+	}
+	cl.refused("command/exec/write", writeOf("p", "late"), -32600, "stdin of process p is closed")
+}
+
+func TestCommandsAreRefused(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	cl.command("pipes", "exec sleep 1000")
+	cl.start("older", "exec sleep 1000")
+	start := func(members ...any) map[string]any { return with(startOf("p", "true"), members...) }
+	without := func(member string) map[string]any {
+		params := start()
+		delete(params, member)
+		return params
+	}
+	for name, test := range map[string]struct {
+		method string
+		params any
+		code   int
+		text   string
+	}{
+		"a method":                   {"command/exec/read", start(), -32601, "`command/exec/read`"},
+		"no parameters":              {"command/exec", nil, -32602, ""},
+		"parameters of another type": {"command/exec", "p", -32602, ""},
+		"no id":                      {"command/exec", without("processId"), -32602, "missing field `processId`"},
+		"no argv":                    {"command/exec", without("argv"), -32602, "missing field `argv`"},
+		"no cwd":                     {"command/exec", without("cwd"), -32602, "missing field `cwd`"},
+		"no env":                     {"command/exec", without("env"), -32602, "missing field `env`"},
+		"no tty":                     {"command/exec", without("tty"), -32602, "missing field `tty`"},
+		"an id that is a number":     {"command/exec", start("processId", 1), -32602, ""},
+		"an empty argv":              {"command/exec", start("argv", []string{}), -32602, "argv must not be empty"},
+		"a relative directory":       {"command/exec", start("cwd", "tmp"), -32602, ""},
+		"a cap below nothing":        {"command/exec", start("outputBytesCap", -1), -32602, ""},
+		"a cap in words":             {"command/exec", start("outputBytesCap", "1"), -32602, ""},
+		"a long id":                  {"command/exec", start("processId", strings.Repeat("x", 1025)), -32602, "processId is longer than 1024 bytes"},
+		"no such program":            {"command/exec", start("argv", []string{"/no/such"}), -32603, "No such file or directory"},
+		"an id that is taken":        {"command/exec", start("processId", "pipes"), -32600, "process pipes already exists"},
+		"one of the other dialect":   {"command/exec", start("processId", "older"), -32600, "process older already exists"},
+		"one, the other way around":  {"process/start", start("processId", "pipes"), -32600, "process pipes already exists"},
+		"a write to nobody":          {"command/exec/write", writeOf("unknown", "x"), -32600, "unknown process id unknown"},
+		"a write to a long id":       {"command/exec/write", writeOf(strings.Repeat("x", 1025), "x"), -32600, "unknown process id"},
+		"a write to no terminal":     {"command/exec/write", writeOf("pipes", "x"), -32600, "stdin of process pipes is closed"},
+		"a write of no base64":       {"command/exec/write", map[string]any{"processId": "pipes", "chunk": "***"}, -32602, "Invalid symbol 42, offset 0."},
+		"a write of nothing":         {"command/exec/write", map[string]any{"processId": "pipes"}, -32602, "missing field `chunk`"},
+		"an end of nobody":           {"command/exec/terminate", map[string]any{}, -32602, "missing field `processId`"},
+	} {
+		t.Run(name, func(t *testing.T) { cl.refused(test.method, test.params, test.code, test.text) })
+	}
+	cl.notify("command/exec/exited", map[string]any{"processId": "pipes", "exitCode": 0})
+	f, _ := cl.wait("refusal", func(f frame) bool { return string(f.ID) == "-1" })
+	if f.Error == nil || f.Error.Code != -32600 {
+		t.Errorf("a notification is answered with %s", f.raw)
+	}
+	cl.command("p", "true") // which nothing above took the name of
+}
+
+// TestBothDialectsOnOneConnection has processes of both, and asks for each in the
+// words of the other.
+func TestBothDialectsOnOneConnection(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	cl.start("new", "cat; exit 3", "pipeStdin", true)
+	cl.command("old", "cat; exit 4", "tty", true)
+	cl.must("command/exec/write", writeOf("new", "to the new\n"))
+	if got := cl.must("process/write", writeOf("old", "to the old\n")); string(got) != `{"status":"accepted"}` {
+		t.Errorf("a write is answered with %s", got)
+	}
+	cl.wait("both", func(frame) bool {
+		return saidIn(cl.frames, "new") == "to the new\n" && saidIn(cl.frames, "old") == strings.Repeat("to the old\r\n", 2)
+	})
+	if a := cl.readOutput("old"); a.text() != strings.Repeat("to the old\r\n", 2) || a.Chunks[0].Stream != "pty" {
+		t.Errorf("process/read of the old says %+v", a)
+	}
+	if got := cl.must("command/exec/terminate", map[string]any{"processId": "new"}); string(got) != `{"running":true}` {
+		t.Errorf("a termination is answered with %s", got)
+	}
+	cl.must("process/signal", map[string]any{"processId": "old", "signal": "interrupt"})
+	if _, code := cl.output("new", 1); code != 137 {
+		t.Errorf("the new exited with %d", code)
+	}
+	if _, code := cl.commandOutput("old", 1); code != 130 {
+		t.Errorf("the old exited with %d", code)
+	}
+	if a := cl.readOutput("old", "waitMs", 60_000, "afterSeq", 2); !a.Exited || *a.ExitCode != 130 {
+		t.Errorf("process/read of the old says %+v", a)
+	}
+	for id, want := range map[string][]string{
+		"new": {"process/output", "process/exited", "process/closed"},
+		"old": {"command/exec/outputDelta", "command/exec/exited"},
+	} {
+		if got := cl.methodsOf(id); !slices.Equal(got, want) {
+			t.Errorf("the client is told of the %s by %q", id, got)
+		}
+	}
+}
+
+// TestCommandsAreAnsweredBeforeWhatTheyCause looks at starts, echoes and kills.
+func TestCommandsAreAnsweredBeforeWhatTheyCause(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	for i := range 50 {
+		id := fmt.Sprint("p", i)
+		start := cl.ask("command/exec", startOf(id, "echo ready; exec cat", "tty", true))
+		write := cl.ask("command/exec/write", writeOf(id, "x\n"))
+		cl.wait("the echo", func(frame) bool { return strings.Contains(saidIn(cl.frames, id), "x\r\n") })
+		end := cl.ask("command/exec/terminate", map[string]any{"processId": id})
+		cl.event(id, "command/exec/exited")
+		first := map[string]int{}
+		for n, f := range cl.all() {
+			what := f.Method
+			switch {
+			case what == "":
+				what = string(f.ID)
+			case strings.Contains(string(f.Params.Chunk), "x"):
+				what = "echo"
+			}
+			if _, seen := first[what]; !seen {
+				first[what] = n
+			}
+		}
+		if delta, seen := first["command/exec/outputDelta"]; seen && first[start] > delta ||
+			first[write] > first["echo"] || first[end] > first["command/exec/exited"] {
+			t.Fatalf("an effect precedes its answer: %s", summary(cl.all()))
+		}
+		cl.mu.Lock()
+		cl.frames = nil
+		cl.mu.Unlock()
+	}
+}
+
+// TestLateOutputOfACommandIsSaid has a descendant hold the streams for longer
+// than the exit waits for it.
+func TestLateOutputOfACommandIsSaid(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	hold := filepath.Join(t.TempDir(), "left")
+	cl.command("p", fmt.Sprintf("echo soon; (while ! test -e %s; do sleep 0.01; done; echo late) & exit 3", hold))
+	streams, code := cl.commandOutput("p", 1)
+	if code != 3 || streams["stdout"] != "soon\n" {
+		t.Errorf("it said %q and exited with %d", streams, code)
+	}
+	if a := cl.readOutput("p"); !a.Exited || a.Closed {
+		t.Errorf("%+v", a)
+	}
+	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cl.wait("late output", func(frame) bool { return saidIn(cl.frames, "p") == "soon\nlate\n" })
+	for after := 2; ; after++ { // the exit, what was late, the close
+		if a := cl.readOutput("p", "afterSeq", after, "waitMs", 60_000); a.Closed {
+			break
+		}
+	}
+	cl.must("environment/status", nil)
+	want := []string{"command/exec/outputDelta", "command/exec/exited", "command/exec/outputDelta"}
+	if got := cl.methodsOf("p"); !slices.Equal(got, want) {
+		t.Errorf("the client is told by %q", got)
+	}
+}
