@@ -36,6 +36,7 @@ var methods = map[string]method{
 	// Beyond the reference.
 	"process/closeStdin": {group: groupExec, decode: decoder[closeStdinParams]()},
 	"process/resize":     {group: groupExec, control: true, decode: decoder[resizeParams]()},
+	"process/wait":       {group: groupExec, decode: decoder[waitParams]()},
 	"process/snapshot":   {group: groupExec, decode: decoder[snapshotParams]()},
 	"process/list":       {group: groupExec, decode: absentIsEmpty(decoder[listParams]())},
 

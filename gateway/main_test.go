@@ -4,6 +4,10 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/testproc"
 )
 
-func TestMain(m *testing.M) { leakcheck.Main(m) }
+func TestMain(m *testing.M) {
+	testproc.Main()
+	leakcheck.Main(m)
+}
