@@ -42,11 +42,14 @@ type connection struct {
 	fileSystem   execwirev1.FileSystemServiceClient
 
 	// ctx ends with the connection, and carries the attachment; calls is the
-	// part of it in which requests are carried out.
+	// part of it in which requests are carried out, and polls the part of that in
+	// which they wait for something to happen.
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	calls       context.Context
 	cancelCalls context.CancelCauseFunc
+	polls       context.Context
+	cancelPolls context.CancelCauseFunc
 	tasks       sync.WaitGroup
 
 	out     *outgoing
@@ -96,6 +99,7 @@ func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInte
 	// The values of ctx, and not its end: a session must be left in order.
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.calls, c.cancelCalls = context.WithCancelCause(c.ctx)
+	c.polls, c.cancelPolls = context.WithCancelCause(c.calls)
 	c.out = newOutgoing(c)
 	c.permits.limits(g.config)
 	c.marks.begin(c)

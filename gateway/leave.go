@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
@@ -20,12 +22,17 @@ const (
 	lastWordsTime = 2 * time.Second
 )
 
+// errLeaving ends the waits of requests whose client has ended the connection.
+var errLeaving = errors.New("the client has ended the connection")
+
 // leave ends the session because the client ended the connection normally. What
-// it asked before is answered first, for a bounded time.
+// it asked before is answered first, for a bounded time: at once where it waits
+// for something to happen.
 func (c *connection) leave() {
 	c.mu.Lock()
 	c.leaving = true
 	c.mu.Unlock()
+	c.cancelPolls(errLeaving)
 	if half, ok := c.conn.(jsonrpc.HalfCloser); ok {
 		c.answerListener(half)
 	} else {
@@ -43,6 +50,10 @@ func (c *connection) leave() {
 		c.session.close(c)
 	}
 }
+
+// isOver reports whether a wait that began in polls is over because the client has
+// left, while its request can still be answered. ctx is that of the request.
+func (c *connection) isOver(ctx context.Context) bool { return c.polls.Err() != nil && ctx.Err() == nil }
 
 // answerListener waits until all is answered, the client has gone, or it was told
 // nothing of an answer for too long.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,15 @@ import (
 
 // forever is a wait that no test waits for.
 const forever = time.Duration(1 << 60)
+
+// askSlowly asks for a write that takes so long, and returns its id.
+func (cl *client) askSlowly(s *scriptedCore, processID string, takes time.Duration) string {
+	cl.t.Helper()
+	s.mu.Lock()
+	s.takes[processID] = takes
+	s.mu.Unlock()
+	return cl.ask("process/write", writeOf(processID, "x"))
+}
 
 // TestRequestsUnderWayDelayANormalEndOnlySoLong has one that never ends.
 func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
@@ -34,7 +44,7 @@ func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
 				cl, _ := core.attach("", test.change)
 				var ids []string
 				for i, wait := range test.waits {
-					ids = append(ids, cl.ask("process/read", map[string]any{"processId": fmt.Sprint(i), "waitMs": wait.Milliseconds()}))
+					ids = append(ids, cl.askSlowly(s, fmt.Sprint(i), wait))
 				}
 				synctest.Wait()
 				begun := time.Now()
@@ -52,6 +62,44 @@ func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
 				}
 				for _, id := range ids[:len(ids)-test.left] {
 					cl.reply(id)
+				}
+			})
+		})
+	}
+}
+
+// TestALongPollIsAnsweredWhenItsClientLeaves has nothing happen that it waits
+// for: the server must not be kept by it.
+func TestALongPollIsAnsweredWhenItsClientLeaves(t *testing.T) {
+	for name, change := range map[string]func(*pipe, *Config){
+		"a websocket":     func(*pipe, *Config) {},
+		"standard output": func(p *pipe, _ *Config) { p.halves = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, core := newScriptedCore(t)
+				s.last["said"] = 2
+				cl, _ := core.attach("", change)
+				polls := map[string]string{
+					cl.ask("process/read", map[string]any{"processId": "p", "waitMs": 3_600_000}):                   `"nextSeq":1,`,
+					cl.ask("process/read", map[string]any{"processId": "said", "afterSeq": 2, "waitMs": 3_600_000}): `"nextSeq":3,`,
+				}
+				synctest.Wait()
+				begun := time.Now()
+				close(cl.pipe.finished)
+				for id, part := range polls {
+					if f := cl.reply(id); f.Error != nil || !strings.Contains(string(f.Result), part) {
+						t.Errorf("a long poll is answered with %s, want %s", f.raw, part)
+					}
+				}
+				if err := cl.ended(); err != nil {
+					t.Errorf("Serve returned %v", err)
+				}
+				if took := time.Since(begun); took > listenerLook {
+					t.Errorf("it took %v", took)
+				}
+				if !s.finished {
+					t.Error("the session was not ended")
 				}
 			})
 		})

@@ -91,17 +91,23 @@ func (r *reading) askForMore(ctx context.Context) (*execwirev1.ReadOutputRespons
 }
 
 // ask asks the core for what follows the position, and waits for it: as often as
-// the core's longest wait makes it necessary.
+// the core's longest wait makes it necessary, and until the client leaves.
 func (r *reading) ask(ctx context.Context, wait time.Duration) (*execwirev1.ReadOutputResponse, error) {
 	for {
 		request := &execwirev1.ReadOutputRequest{SessionId: r.session.id, ProcessId: r.id, AfterSeq: r.position}
 		if most := min(r.budget, r.most); most < coreReadBytes {
 			request.MaxBytes = proto.Uint32(uint32(most))
 		}
+		waiting := ctx
 		if wait > 0 {
 			request.Wait = durationpb.New(wait)
+			waiting = r.polls
 		}
-		answer, err := r.processes.ReadOutput(ctx, request)
+		answer, err := r.processes.ReadOutput(waiting, request)
+		if err != nil && wait > 0 && r.isOver(ctx) {
+			wait, r.deadline = 0, time.Time{}
+			continue
+		}
 		if err != nil || wait <= 0 || len(answer.GetEvents()) > 0 || answer.GetClosed() {
 			return answer, err
 		}

@@ -254,7 +254,7 @@ func TestASessionThatWasTakenOverIsNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, core := newScriptedCore(t)
 		cl, _ := core.attach("")
-		cl.ask("process/read", map[string]any{"processId": "p", "waitMs": 3_600_000})
+		cl.askSlowly(s, "p", forever)
 		synctest.Wait()
 		close(cl.pipe.finished)
 		synctest.Wait()

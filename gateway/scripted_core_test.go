@@ -34,6 +34,7 @@ type scriptedCore struct {
 	read func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse
 
 	mu       sync.Mutex
+	takes    map[string]time.Duration     // guarded by mu; writes to these processes, instead of calling write
 	labels   map[string]map[string]string // guarded by mu; of what was started
 	last     map[string]uint64            // what ListProcesses says
 	done     bool                         // it says that all have closed, and were acknowledged
@@ -46,7 +47,7 @@ const scriptedWindow = 1000
 
 func newScriptedCore(t *testing.T) (*scriptedCore, *core) {
 	s := &scriptedCore{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1),
-		last: map[string]uint64{}, labels: map[string]map[string]string{}}
+		last: map[string]uint64{}, labels: map[string]map[string]string{}, takes: map[string]time.Duration{}}
 	channel := inproc.New()
 	execwirev1.RegisterSessionServiceServer(channel, s)
 	execwirev1.RegisterProcessServiceServer(channel, s)
@@ -133,16 +134,22 @@ func (s *scriptedCore) ReadOutput(ctx context.Context, req *execwirev1.ReadOutpu
 		answer.Events = append(answer.Events, outputEvent(seq, 1))
 		answer.NextAfterSeq = seq
 	}
-	if len(answer.GetEvents()) == 0 && req.GetWait() != nil {
-		late := time.NewTimer(req.GetWait().AsDuration())
-		defer late.Stop()
-		select {
-		case <-late.C:
-		case <-ctx.Done():
-			return nil, status.FromContextError(ctx.Err()).Err()
-		}
+	if len(answer.GetEvents()) == 0 && req.GetWait() != nil && !pause(ctx, req.GetWait().AsDuration()) {
+		return nil, status.FromContextError(ctx.Err()).Err()
 	}
 	return answer, nil
+}
+
+// pause reports whether ctx lasted so long.
+func pause(ctx context.Context, long time.Duration) bool {
+	late := time.NewTimer(long)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (s *scriptedCore) state() execwirev1.ProcessState {
@@ -163,8 +170,15 @@ func (s *scriptedCore) StartProcess(_ context.Context, req *execwirev1.StartProc
 	return &execwirev1.StartProcessResponse{}, nil
 }
 
-func (s *scriptedCore) WriteStdin(context.Context, *execwirev1.WriteStdinRequest) (*execwirev1.WriteStdinResponse, error) {
-	s.write()
+func (s *scriptedCore) WriteStdin(ctx context.Context, req *execwirev1.WriteStdinRequest) (*execwirev1.WriteStdinResponse, error) {
+	s.mu.Lock()
+	takes, slow := s.takes[req.GetProcessId()]
+	s.mu.Unlock()
+	if !slow {
+		s.write()
+	} else if !pause(ctx, takes) {
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 	return &execwirev1.WriteStdinResponse{}, nil
 }
 
