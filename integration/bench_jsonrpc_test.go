@@ -200,7 +200,8 @@ func (b *bench) checkOutputJSON(server *benchPeer) {
 
 func measureTerminalJSON(b *bench) []line {
 	c := b.dialRPCUnread(b.startSocketServer().urls[jsonRPC])
-	echo := b.dialSocket(b.startBareSocket().urls[jsonRPC] + "/echo")
+	bare := b.startBareSocket().urls[jsonRPC]
+	echo, keys := b.dialSocket(bare+"/echo"), b.dialSocket(bare+"/keys")
 	terminal := b.openTerminal()
 	c.send(opText, fmt.Appendf(nil, `{"id":1,"method":"process/start","params":%s}`, startParams("p", `,"tty":true`, terminalChild...)))
 	if m, err := c.next(); err != nil || !bytes.Contains(m, []byte(`"result"`)) {
@@ -212,24 +213,33 @@ func measureTerminalJSON(b *bench) []line {
 			b.Fatalf("the floor echoed %q: %v", m, err)
 		}
 	}
-	writes := 0
-	key := func() {
-		writes++
-		c.send(opText, fmt.Appendf(nil, `{"id":1,"method":"process/write","params":{"processId":"p","chunk":"eA==","writeId":"%d"}}`, writes))
+	expect := func(s *benchSocket) {
 		for _, part := range []string{`"accepted"`, `"chunk":"eA=="`} {
-			if m, err := c.next(); err != nil || !bytes.Contains(m, []byte(part)) {
+			if m, err := s.next(); err != nil || !bytes.Contains(m, []byte(part)) {
 				b.Fatalf("got %s in place of %s: %v", m, part, err)
 			}
 		}
 	}
-	floor, trips, ours := samples[time.Duration]{}, samples[time.Duration]{}, samples[time.Duration]{}
+	bareKey := func() {
+		keys.send(opText, []byte("x"))
+		expect(keys)
+	}
+	writes := 0
+	key := func() {
+		writes++
+		c.send(opText, fmt.Appendf(nil, `{"id":1,"method":"process/write","params":{"processId":"p","chunk":"eA==","writeId":"%d"}}`, writes))
+		expect(c.benchSocket)
+	}
+	var floor, trips, bareKeys, ours samples[time.Duration]
 	for range b.sizes.echoes {
 		floor = append(floor, timed(terminal))
 		trips = append(trips, timed(trip))
+		bareKeys = append(bareKeys, timed(bareKey))
 		ours = append(ours, timed(key))
 	}
 	b.rawTimes("terminal in Go", floor)
 	b.rawTimes("bare round trip", trips)
+	b.rawTimes("terminal behind a bare socket", bareKeys)
 	b.rawTimes("write → echo, JSON-RPC", ours)
 	const extra = 30 * time.Microsecond
 	limit := floor.median() + trips.median() + extra
@@ -238,6 +248,10 @@ func measureTerminalJSON(b *bench) []line {
 		floor:  fmt.Sprintf("%s terminal + %s round trip", showTime(floor.median()), showTime(trips.median())),
 		ratio:  "+ " + showTime(ours.median()-floor.median()-trips.median()),
 		budget: fmt.Sprintf("floor + %s", showTime(extra)), met: ours.median() <= limit,
+	}, {
+		what: "the same, beside a terminal behind a bare socket, JSON-RPC", ours: showTime(ours.median()),
+		floor: showTime(bareKeys.median()), ratio: "+ " + showTime(ours.median()-bareKeys.median()),
+		budget: fmt.Sprintf("floor + %s", showTime(extra)), met: ours.median() <= bareKeys.median()+extra,
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 	ossignal "os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -27,7 +28,8 @@ const (
 
 // serveBareSocket prints where it listens and serves until it is signalled:
 // /output/N sends N zeros in notifications made once, /relay/N the output of a
-// process that writes as many, /echo what it gets.
+// process that writes as many, /echo what it gets, and /keys an answer to each
+// key that it gets and what a terminal echoes.
 func serveBareSocket([]string) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -71,6 +73,8 @@ func serveBareConn(conn net.Conn) error {
 		err = bareSocketOutput(out, n)
 	case "relay":
 		err = bareSocketRelay(out, n)
+	case "keys":
+		return errors.Join(out.Flush(), bareSocketKeys(conn, in))
 	default:
 		return errors.Join(out.Flush(), bareSocketEcho(conn, in))
 	}
@@ -126,20 +130,78 @@ func bareSocketRelay(w *bufio.Writer, n int64) error {
 	return cmd.Wait()
 }
 
-// bareSocketEcho sends small messages back as they came. Clients here mask with
-// zeros.
+// bareSocketEcho sends small messages back as they came.
 func bareSocketEcho(conn net.Conn, in *bufio.Reader) error {
 	for {
-		var h [6]byte
-		if _, err := io.ReadFull(in, h[:]); err != nil {
+		message, err := readSmall(in)
+		if err != nil {
 			return err
 		}
-		frame := append([]byte{h[0], h[1] & 127}, make([]byte, h[1]&127)...)
-		if _, err := io.ReadFull(in, frame[2:]); err != nil {
-			return err
-		}
-		if _, err := conn.Write(frame); err != nil {
+		if err := writeSmall(conn, message); err != nil {
 			return err
 		}
 	}
+}
+
+// bareSocketKeys is the shortest way of a key to a terminal and back where a
+// request has an answer, which comes before the echo: two goroutines and a lock.
+func bareSocketKeys(conn net.Conn, in *bufio.Reader) error {
+	master, end, err := startTerminal()
+	if err != nil {
+		return err
+	}
+	var order sync.Mutex
+	answer := func(key []byte) error {
+		order.Lock()
+		defer order.Unlock()
+		if _, err := master.Write(key); err != nil {
+			return err
+		}
+		return writeSmall(conn, []byte(bareAnswer))
+	}
+	echo := func(data []byte) error {
+		order.Lock()
+		defer order.Unlock()
+		return writeSmall(conn, notification(data))
+	}
+	var echoing sync.WaitGroup
+	echoing.Go(func() {
+		buf := make([]byte, 16)
+		for {
+			n, err := master.Read(buf)
+			if err != nil || echo(buf[:n]) != nil {
+				return // the terminal, or the client, is gone
+			}
+		}
+	})
+	for err == nil {
+		var key []byte
+		if key, err = readSmall(in); err == nil {
+			err = answer(key)
+		}
+	}
+	end()
+	echoing.Wait()
+	return err
+}
+
+// bareAnswer is what the bare socket answers to a key.
+const bareAnswer = `{"id":1,"result":{"status":"accepted"}}`
+
+// readSmall reads one message of at most 125 bytes. Clients here mask with zeros.
+func readSmall(in *bufio.Reader) ([]byte, error) {
+	var h [6]byte
+	if _, err := io.ReadFull(in, h[:]); err != nil {
+		return nil, err
+	}
+	message := make([]byte, h[1]&127)
+	_, err := io.ReadFull(in, message)
+	return message, err
+}
+
+// writeSmall sends a message by one write.
+func writeSmall(conn net.Conn, message []byte) error {
+	frame := append([]byte{0x80 | opText}, frameLength(0, len(message))...)
+	_, err := conn.Write(append(frame, message...))
+	return err
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"time"
 
@@ -48,16 +49,11 @@ func measureTerminal(b *bench) []line {
 // openTerminal opens a terminal in this process and returns one key's way.
 func (b *bench) openTerminal() func() {
 	b.Helper()
-	cmd := exec.Command(terminalChild[0], terminalChild[1:]...)
-	master, err := pty.Start(cmd)
+	master, end, err := startTerminal()
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // says that it was killed
-		_ = master.Close()
-	})
+	b.Cleanup(end)
 	buf := make([]byte, 16)
 	return func() {
 		if _, err := master.Write([]byte("x")); err != nil {
@@ -67,6 +63,19 @@ func (b *bench) openTerminal() func() {
 			b.Fatalf("the terminal echoed %q: %v", buf[:n], err)
 		}
 	}
+}
+
+// startTerminal starts a program at a terminal, which end ends.
+func startTerminal() (master *os.File, end func(), err error) {
+	cmd := exec.Command(terminalChild[0], terminalChild[1:]...)
+	if master, err = pty.Start(cmd); err != nil {
+		return nil, nil, err
+	}
+	return master, func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // says that it was killed
+		_ = master.Close()
+	}, nil
 }
 
 // runTerminal opens a terminal on the server and returns one key's way, and
