@@ -19,9 +19,27 @@ const (
 	// streamBytes is the output in one message of a stream. A message just
 	// above 32 KiB costs gRPC a 1 MiB buffer, one just below costs half.
 	streamBytes = eventlog.MaxChunkBytes
+	// localStreamBytes is that of a stream within this program, which encodes
+	// nothing: half as many messages wake half as many goroutines.
+	localStreamBytes = 2 * eventlog.MaxChunkBytes
 	// readBytes is the most output in one answer of ReadOutput.
 	readBytes = 1 << 20
 )
+
+// isLocal reports whether the caller is in this program, so that messages are
+// passed on by reference.
+func isLocal(ctx context.Context) bool {
+	_, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ ReuseAfter() int })
+	return ok
+}
+
+// messageBytes is how much output one message of a call's stream has.
+func messageBytes(ctx context.Context) int {
+	if isLocal(ctx) {
+		return localStreamBytes
+	}
+	return streamBytes
+}
 
 // cursor is what observers and owners have in common.
 type cursor interface {
@@ -30,8 +48,9 @@ type cursor interface {
 
 // forward sends what a cursor yields until the log ends, which is no error.
 func forward(ctx context.Context, p *session.Process, c cursor, send func([]*execwirev1.ProcessEvent) error) error {
+	most := messageBytes(ctx)
 	for {
-		batch, err := c.Next(ctx, streamBytes)
+		batch, err := c.Next(ctx, most)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

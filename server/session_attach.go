@@ -121,8 +121,9 @@ func (a *attachment) serve() error {
 
 // forward sends the feed until it ends, and returns why.
 func (a *attachment) forward() error {
+	most := messageBytes(a.ctx)
 	for {
-		delivery, err := a.lease.Next(a.ctx, streamBytes)
+		delivery, err := a.lease.Next(a.ctx, most)
 		if err != nil {
 			return err
 		}
