@@ -57,6 +57,11 @@ func (l *tunedListener) Accept() (net.Conn, error) {
 // tcpRTOMaxMS is TCP_RTO_MAX_MS of linux/tcp.h, which x/sys does not know.
 const tcpRTOMaxMS = 44
 
+// unsentBytes is how much may wait in the kernel that the network has not taken
+// yet. Unbounded, some MiB of output of a client that does not read would count
+// as written, and an answer would wait behind them.
+const unsentBytes = 128 << 10
+
 // tune sets what there is to set. A failure leaves a connection that works and
 // takes longer to find out that its peer is gone.
 func tune(tcp *net.TCPConn, config net.KeepAliveConfig) {
@@ -66,9 +71,10 @@ func tune(tcp *net.TCPConn, config net.KeepAliveConfig) {
 	if err != nil {
 		return
 	}
-	// Kernels before 6.15 do not have it and ask a peer with a closed window
-	// every two minutes only, in the end.
 	_ = descriptor.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentBytes)
+		// Kernels before 6.15 do not have it and ask a peer with a closed window
+		// every two minutes only, in the end.
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMaxMS, int(config.Interval.Milliseconds()))
 	})
 }
