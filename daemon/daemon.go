@@ -132,6 +132,8 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		KillMethod:   supervisor.KillMethod(),
 		Environ:      opts.Environ,
 		Guarded:      opts.Guarded,
+		NoDirect:     !cfg.HasDirectExec(),
+		NoPrepared:   !cfg.HasPreparedExec(),
 	})
 	channel = inproc.New(
 		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),

@@ -32,6 +32,7 @@ var codesOf = map[execwirev1.ErrorReason]int{
 	execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:        jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:   jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE:      jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED:    jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED:          jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL:        jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_NOT_A_TERMINAL:           jsonrpc.CodeInvalidRequest,

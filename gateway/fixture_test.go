@@ -31,6 +31,8 @@ type coreSettings struct {
 	limits   server.Limits
 	sessions coresession.Config
 	wire     bool // the core is reached over a connection
+
+	noDirect, noPrepared bool // forms of commands are switched off
 }
 
 func newCore(t testing.TB, change ...func(*coreSettings)) *core {
@@ -53,6 +55,8 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
 		Version:      "test",
 		KillMethod:   supervisor.KillMethod(),
+		NoDirect:     set.noDirect,
+		NoPrepared:   set.noPrepared,
 		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test", "API_TOKEN=hidden"},
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))

@@ -30,10 +30,12 @@ type startParams struct {
 	ManagedNetwork        json.RawMessage   `param:"managedNetwork,optional"`
 	Rows                  *uint16           `param:"rows,named"`
 	Cols                  *uint16           `param:"cols,named"`
+	Executable            *string           `param:"executable,named"`
 
-	cwd    clientPath
-	size   *execwirev1.TerminalSize // nil: the standard one
-	manner manner
+	cwd        clientPath
+	executable clientPath               // of a prepared command
+	size       *execwirev1.TerminalSize // nil: the standard one
+	manner     manner
 }
 
 type envPolicyParams struct {
@@ -86,6 +88,9 @@ func (p *startParams) check() *jsonrpc.Error {
 	if err := p.checkSize(); err != nil {
 		return err
 	}
+	if err := p.checkPrepared(); err != nil {
+		return err
+	}
 	if err := checkSandbox(p.Sandbox, confinesPrograms); err != nil {
 		return err
 	}
@@ -97,23 +102,12 @@ func (p *startParams) check() *jsonrpc.Error {
 	switch {
 	case len(p.Argv) == 0:
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "argv must not be empty")
-	case p.Argv[0] == "":
+	case p.Argv[0] == "" && !p.isPrepared():
 		return jsonrpc.Errorf(jsonrpc.CodeInternal, "missing program for pipe spawn")
 	case p.hasNUL():
 		return jsonrpc.Errorf(jsonrpc.CodeInternal, "nul byte found in provided data")
 	}
 	return nil
-}
-
-func (p *startParams) checkSize() (err *jsonrpc.Error) {
-	switch {
-	case !p.Tty && p.Rows != nil:
-		return invalidMember("rows", "is for a process with a terminal: set tty, or leave it out")
-	case !p.Tty && p.Cols != nil:
-		return invalidMember("cols", "is for a process with a terminal: set tty, or leave it out")
-	}
-	p.size, err = terminalSize(p.Rows, p.Cols)
-	return err
 }
 
 func (p *startParams) hasNUL() bool {
@@ -142,7 +136,7 @@ func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 	_, err := r.processes.StartProcess(ctx, &execwirev1.StartProcessRequest{
 		SessionId:        r.session.id,
 		ProcessId:        id,
-		Command:          &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{Direct: p.command(r)}},
+		Command:          p.command(r),
 		Io:               p.io(),
 		LeaveDescendants: true,
 		MustBeNew:        true,
@@ -171,7 +165,14 @@ func (p *startParams) limits() *execwirev1.ProcessLimits {
 	return &execwirev1.ProcessLimits{RetainedOutputBytes: proto.Uint64(uint64(p.manner.window))}
 }
 
-func (p *startParams) command(r *request) *execwirev1.DirectCommand {
+func (p *startParams) command(r *request) *execwirev1.ProcessCommand {
+	if p.isPrepared() {
+		return p.prepared()
+	}
+	return &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{Direct: p.direct(r)}}
+}
+
+func (p *startParams) direct(r *request) *execwirev1.DirectCommand {
 	command := &execwirev1.DirectCommand{
 		Argv:             p.Argv,
 		Arg0:             p.Arg0,

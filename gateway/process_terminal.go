@@ -39,6 +39,18 @@ func (p *resizeParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error
 	return struct{}{}, nil
 }
 
+// checkSize reads the size that the terminal of a new process is to have.
+func (p *startParams) checkSize() (err *jsonrpc.Error) {
+	switch {
+	case !p.Tty && p.Rows != nil:
+		return invalidMember("rows", "is for a process with a terminal: set tty, or leave it out")
+	case !p.Tty && p.Cols != nil:
+		return invalidMember("cols", "is for a process with a terminal: set tty, or leave it out")
+	}
+	p.size, err = terminalSize(p.Rows, p.Cols)
+	return err
+}
+
 // terminalSize is the size that a client asks for, nil for the standard one.
 func terminalSize(rows, cols *uint16) (*execwirev1.TerminalSize, *jsonrpc.Error) {
 	switch {

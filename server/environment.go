@@ -44,6 +44,8 @@ func (s *environmentService) GetEnvironment(context.Context, *execwirev1.GetEnvi
 		Limits:             s.server.cfg.Limits.toMessage(),
 		KillMethod:         toMethod(s.server.cfg.KillMethod),
 		Guarded:            s.server.cfg.Guarded,
+		DirectCommands:     !s.server.cfg.NoDirect,
+		PreparedCommands:   !s.server.cfg.NoPrepared,
 		Features:           s.features(),
 	}, nil
 }

@@ -50,6 +50,8 @@ type settings struct {
 	principal func() auth.Principal
 	logger    *slog.Logger
 	http      *httpclient.Client
+	// What forms of commands are switched off.
+	noDirect, noPrepared bool
 }
 
 func newFixture(t *testing.T, change ...func(*settings)) *fixture {
@@ -76,6 +78,8 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		Logger:       set.logger,
 		Version:      "test",
 		KillMethod:   supervisor.KillMethod(),
+		NoDirect:     set.noDirect,
+		NoPrepared:   set.noPrepared,
 		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test", "API_TOKEN=hidden"},
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))

@@ -70,6 +70,8 @@ type Config struct {
 	// Guarded is reported to clients: whether a guardian ends all processes
 	// should the server be killed.
 	Guarded bool
+	// NoDirect refuses to start direct commands, and NoPrepared prepared ones.
+	NoDirect, NoPrepared bool
 }
 
 // Server implements the services of execwire.v1. Every method may be called

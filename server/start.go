@@ -45,6 +45,9 @@ func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.Sta
 	if err != nil {
 		return starting{}, err
 	}
+	if err := s.checkForm(req.GetCommand()); err != nil {
+		return starting{}, err
+	}
 	spec, err := s.toSpec(req)
 	if err != nil {
 		return starting{}, nameField(prefix, req.GetCommand(), err)
@@ -61,6 +64,23 @@ func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.Sta
 		id = uuid.NewString()
 	}
 	return starting{session: sess, id: id, digest: digest, spec: spec}, nil
+}
+
+// checkForm refuses a form of command that is switched off.
+func (s *Server) checkForm(command *execwirev1.ProcessCommand) error {
+	switch {
+	case command.GetDirect() != nil && s.cfg.NoDirect:
+		return formDisabled("direct", "allow_direct_exec")
+	case command.GetPrepared() != nil && s.cfg.NoPrepared:
+		return formDisabled("prepared", "allow_prepared_exec")
+	}
+	return nil
+}
+
+func formDisabled(form, setting string) error {
+	return failure(codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED,
+		map[string]string{"form": form, "setting": setting},
+		"this server starts no "+form+" commands: set "+setting+" to on in its configuration, or use another server")
 }
 
 // nameField gives the part of a request that an error is about the name that it

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -134,6 +135,9 @@ func doorHint(err error) string {
 		return "show a token with --token-file, or a certificate with --tls-cert and --tls-key"
 	case execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:
 		return fmt.Sprintf("add %q to what the server's principals_file allows", typed.Metadata["permission"])
+	case execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED:
+		return fmt.Sprintf("start the server with %s%s=on, or name another one with --server",
+			config.EnvironmentPrefix, strings.ToUpper(typed.Metadata["setting"]))
 	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
 		return fmt.Sprintf("try again in %v, with a token or certificate that is right", typed.RetryAfter.Round(time.Millisecond))
 	}

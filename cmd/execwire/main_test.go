@@ -70,11 +70,18 @@ type server struct {
 // startServer serves at each URL and waits until it does.
 func startServer(t *testing.T, listen ...string) *server {
 	t.Helper()
+	return startServerWith(t, nil, listen...)
+}
+
+// startServerWith is startServer with variables.
+func startServerWith(t *testing.T, variables []string, listen ...string) *server {
+	t.Helper()
 	arguments := []string{"serve", "--log-level", "error"}
 	for _, url := range listen {
 		arguments = append(arguments, "--listen", url)
 	}
 	s := &server{command: command(t, arguments...)}
+	s.command.Env = append(s.command.Env, variables...)
 	pipe, err := s.command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -104,6 +104,16 @@ func TestRunServerFromTheEnvironment(t *testing.T) {
 	}
 }
 
+// A server that starts no commands of the form that run has says how it would.
+func TestRunOfWhatTheServerDoesNotStart(t *testing.T) {
+	s := startServerWith(t, []string{"EXECWIRE_ALLOW_DIRECT_EXEC=off"}, "grpc://127.0.0.1:0")
+	got := runCommand(t, command(t, "run", "--server", s.urls[0], "--", "true"))
+	if got.code != codeFailed || !strings.Contains(got.errOut, "starts no direct commands") ||
+		!strings.Contains(got.errOut, "EXECWIRE_ALLOW_DIRECT_EXEC=on") {
+		t.Errorf("it ended with %d and said %q", got.code, got.errOut)
+	}
+}
+
 func TestRunUsesTheCurrentDirectory(t *testing.T) {
 	everywhere(t, func(t *testing.T, run func(...string) *exec.Cmd) {
 		c := run("pwd", "-P")

@@ -71,6 +71,10 @@ type Config struct {
 	Cgroup string `name:"cgroup" default:"auto" unit:"choice" help:"Whether processes get control groups of their own, which makes killing them certain: auto uses a writable cgroup v2 tree if there is one, off does without, and a path (of a directory in such a tree) uses that or refuses to start."`
 	// Guardian is whether serve runs under a guardian.
 	Guardian string `name:"guardian" default:"on" unit:"choice" help:"Whether execwire serve runs under a guardian that ends all processes should the server be killed: on or off."`
+	// DirectExec is whether direct commands are started.
+	DirectExec string `name:"allow_direct_exec" default:"on" unit:"choice" help:"Whether direct commands are started, whose programs the server looks up and to which it applies policies: on or off. With both forms off no process is started."`
+	// PreparedExec is whether prepared commands are started.
+	PreparedExec string `name:"allow_prepared_exec" default:"on" unit:"choice" help:"Whether prepared commands are started, which are executed exactly as a client has resolved them: on or off."`
 
 	// HeaderList bounds the metadata of one call.
 	HeaderList Bytes `name:"header_list_bytes" default:"64KiB" unit:"bytes" min:"8KiB" max:"1MiB" help:"The largest metadata of a call, all names and values together. A call with more fails."`
@@ -182,8 +186,12 @@ func (c *Config) Validate() error {
 
 // validateChoices checks the settings that are one of a few words.
 func (c *Config) validateChoices() error {
-	if c.Guardian != "on" && c.Guardian != "off" {
-		return &Error{Setting: "guardian", Problem: fmt.Sprintf("cannot be %q", c.Guardian), Fix: "write on or off"}
+	for _, s := range []struct{ name, value string }{
+		{"guardian", c.Guardian}, {"allow_direct_exec", c.DirectExec}, {"allow_prepared_exec", c.PreparedExec},
+	} {
+		if s.value != switchedOn && s.value != switchedOff {
+			return &Error{Setting: s.name, Problem: fmt.Sprintf("cannot be %q", s.value), Fix: "write on or off"}
+		}
 	}
 	if c.Cgroup != "auto" && c.Cgroup != "off" && !filepath.IsAbs(c.Cgroup) {
 		return &Error{Setting: "cgroup", Problem: fmt.Sprintf("cannot be %q", c.Cgroup), Fix: "write auto, off or an absolute path"}
@@ -195,6 +203,18 @@ func (c *Config) validateChoices() error {
 	}
 	return nil
 }
+
+// The words of settings that are on or off.
+const (
+	switchedOn  = "on"
+	switchedOff = "off"
+)
+
+// HasDirectExec reports whether direct commands are started.
+func (c *Config) HasDirectExec() bool { return c.DirectExec == switchedOn }
+
+// HasPreparedExec reports whether prepared commands are started.
+func (c *Config) HasPreparedExec() bool { return c.PreparedExec == switchedOn }
 
 // disableable is what can be switched off.
 var disableable = []string{DisableHTTP}

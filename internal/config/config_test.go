@@ -104,6 +104,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"token for signed ones", "ws_auth = \"signed-bearer-token\"\nws_shared_secret_file = \"/s\"", "EXECWIRE_WS_TOKEN_FILE=/t", "need ws_auth to be capability-token"},
 		{"too little for all", "incoming_bytes_total = 1", "", "incoming_bytes_total is below 128KiB"},
 		{"contradiction of requests", `request_bytes = "513MiB"`, "", "incoming_bytes_total is below twice request_bytes"},
+		{"neither on nor off", `allow_direct_exec = "yes"`, "", `allow_direct_exec cannot be "yes": write on or off`},
+		{"neither off nor on", "", "EXECWIRE_ALLOW_PREPARED_EXEC=false", `allow_prepared_exec cannot be "false": write on or off`},
 		{"nothing to switch off", `disable = ["http", "files"]`, "", `disable cannot be "files": what can be switched off is http`},
 		{"no requests over HTTP", "http_requests_per_principal = 0", "", "http_requests_per_principal is below 1"},
 		{"no requests over HTTP of a connection", "http_requests_per_connection = 0", "", "http_requests_per_connection is below 1"},

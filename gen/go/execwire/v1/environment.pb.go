@@ -221,9 +221,15 @@ type GetEnvironmentResponse struct {
 	// here.
 	KillMethod KillMethod `protobuf:"varint,14,opt,name=kill_method,json=killMethod,proto3,enum=execwire.v1.KillMethod" json:"kill_method,omitempty"`
 	// Whether a guardian ends all processes should the server be killed.
-	Guarded       bool `protobuf:"varint,15,opt,name=guarded,proto3" json:"guarded,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Guarded bool `protobuf:"varint,15,opt,name=guarded,proto3" json:"guarded,omitempty"`
+	// Whether direct commands are started. If not, they answer
+	// COMMAND_FORM_DISABLED.
+	DirectCommands bool `protobuf:"varint,16,opt,name=direct_commands,json=directCommands,proto3" json:"direct_commands,omitempty"`
+	// Whether prepared commands are started. If not, they answer
+	// COMMAND_FORM_DISABLED.
+	PreparedCommands bool `protobuf:"varint,17,opt,name=prepared_commands,json=preparedCommands,proto3" json:"prepared_commands,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GetEnvironmentResponse) Reset() {
@@ -357,6 +363,20 @@ func (x *GetEnvironmentResponse) GetKillMethod() KillMethod {
 func (x *GetEnvironmentResponse) GetGuarded() bool {
 	if x != nil {
 		return x.Guarded
+	}
+	return false
+}
+
+func (x *GetEnvironmentResponse) GetDirectCommands() bool {
+	if x != nil {
+		return x.DirectCommands
+	}
+	return false
+}
+
+func (x *GetEnvironmentResponse) GetPreparedCommands() bool {
+	if x != nil {
+		return x.PreparedCommands
 	}
 	return false
 }
@@ -614,7 +634,7 @@ var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\n" +
 	"\x1dexecwire/v1/environment.proto\x12\vexecwire.v1\x1a!execwire/v1/process_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x17\n" +
-	"\x15GetEnvironmentRequest\"\x8b\x05\n" +
+	"\x15GetEnvironmentRequest\"\xe1\x05\n" +
 	"\x16GetEnvironmentResponse\x12%\n" +
 	"\x0eserver_version\x18\x01 \x01(\tR\rserverVersion\x12)\n" +
 	"\x10operating_system\x18\x02 \x01(\tR\x0foperatingSystem\x12\"\n" +
@@ -632,7 +652,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x10sandbox_backends\x18\r \x03(\x0e2\x1b.execwire.v1.SandboxBackendR\x0fsandboxBackends\x128\n" +
 	"\vkill_method\x18\x0e \x01(\x0e2\x17.execwire.v1.KillMethodR\n" +
 	"killMethod\x12\x18\n" +
-	"\aguarded\x18\x0f \x01(\bR\aguarded\"\x89\t\n" +
+	"\aguarded\x18\x0f \x01(\bR\aguarded\x12'\n" +
+	"\x0fdirect_commands\x18\x10 \x01(\bR\x0edirectCommands\x12+\n" +
+	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\"\x89\t\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +

@@ -141,6 +141,9 @@ const (
 	// done: the process was not started, the file not touched.
 	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE ErrorReason = 46
+	// The server starts no commands of this form; metadata "form" is direct or
+	// prepared, and "setting" what lets it start them. PERMISSION_DENIED.
+	ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED ErrorReason = 47
 	// The process's stdin was never open: it was started without a pipe and
 	// without a terminal. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_STDIN_NOT_PIPED ErrorReason = 50
@@ -260,6 +263,7 @@ var (
 		44: "ERROR_REASON_ARGUMENT_LIST_TOO_LONG",
 		45: "ERROR_REASON_SYSTEM_LIMIT",
 		46: "ERROR_REASON_SANDBOX_UNAVAILABLE",
+		47: "ERROR_REASON_COMMAND_FORM_DISABLED",
 		50: "ERROR_REASON_STDIN_NOT_PIPED",
 		51: "ERROR_REASON_STDIN_CLOSED",
 		52: "ERROR_REASON_STDIN_IS_TERMINAL",
@@ -326,6 +330,7 @@ var (
 		"ERROR_REASON_ARGUMENT_LIST_TOO_LONG":   44,
 		"ERROR_REASON_SYSTEM_LIMIT":             45,
 		"ERROR_REASON_SANDBOX_UNAVAILABLE":      46,
+		"ERROR_REASON_COMMAND_FORM_DISABLED":    47,
 		"ERROR_REASON_STDIN_NOT_PIPED":          50,
 		"ERROR_REASON_STDIN_CLOSED":             51,
 		"ERROR_REASON_STDIN_IS_TERMINAL":        52,
@@ -388,7 +393,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xd8\x11\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x80\x12\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -426,7 +431,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1eERROR_REASON_PERMISSION_DENIED\x10+\x12'\n" +
 	"#ERROR_REASON_ARGUMENT_LIST_TOO_LONG\x10,\x12\x1d\n" +
 	"\x19ERROR_REASON_SYSTEM_LIMIT\x10-\x12$\n" +
-	" ERROR_REASON_SANDBOX_UNAVAILABLE\x10.\x12 \n" +
+	" ERROR_REASON_SANDBOX_UNAVAILABLE\x10.\x12&\n" +
+	"\"ERROR_REASON_COMMAND_FORM_DISABLED\x10/\x12 \n" +
 	"\x1cERROR_REASON_STDIN_NOT_PIPED\x102\x12\x1d\n" +
 	"\x19ERROR_REASON_STDIN_CLOSED\x103\x12\"\n" +
 	"\x1eERROR_REASON_STDIN_IS_TERMINAL\x104\x12 \n" +

@@ -1,0 +1,63 @@
+package server_test
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// prepared is a start request for a command that its caller has resolved.
+func prepared(id, executable string, argv ...string) *execwirev1.StartProcessRequest {
+	return &execwirev1.StartProcessRequest{
+		ProcessId: id,
+		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Prepared{
+			Prepared: &execwirev1.PreparedCommand{Executable: executable, Argv: argv, WorkingDirectory: "/"}}},
+	}
+}
+
+// Each form of commands can be switched off, for every way to start one.
+func TestFormsOfCommandsCanBeSwitchedOff(t *testing.T) {
+	for name, off := range map[string]struct{ direct, prepared bool }{
+		"none": {}, "direct": {direct: true}, "prepared": {prepared: true}, "both": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, func(s *settings) { s.noDirect, s.noPrepared = off.direct, off.prepared })
+			described, err := f.environ.GetEnvironment(f.ctx, &execwirev1.GetEnvironmentRequest{})
+			if err != nil || described.GetDirectCommands() == off.direct || described.GetPreparedCommands() == off.prepared {
+				t.Errorf("the environment says direct %v, prepared %v: %v", described.GetDirectCommands(), described.GetPreparedCommands(), err)
+			}
+			for _, form := range []struct {
+				name, setting string
+				off           bool
+				request       func(id string) *execwirev1.StartProcessRequest
+			}{
+				{"direct", "allow_direct_exec", off.direct, func(id string) *execwirev1.StartProcessRequest { return command(id, "true") }},
+				{"prepared", "allow_prepared_exec", off.prepared, func(id string) *execwirev1.StartProcessRequest { return prepared(id, "/bin/true", "true") }},
+			} {
+				_, startErr := f.processes.StartProcess(f.ctx, form.request(form.name))
+				stream, err := f.processes.RunProcess(f.ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := stream.Send(startMessage(form.request(form.name+" run"), nil)); err != nil {
+					t.Fatal(err)
+				}
+				_, runErr := stream.Recv()
+				for _, err := range []error{startErr, runErr} {
+					if !form.off {
+						if err != nil {
+							t.Errorf("%s commands are refused: %v", form.name, err)
+						}
+						continue
+					}
+					expectFailure(t, err, codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED)
+					if said := metadataOf(err); said["form"] != form.name || said["setting"] != form.setting {
+						t.Errorf("%s: the metadata is %v: %v", form.name, said, err)
+					}
+				}
+			}
+		})
+	}
+}
