@@ -53,7 +53,9 @@ func (c *connection) leave() {
 
 // isOver reports whether a wait that began in polls is over because the client has
 // left, while its request can still be answered. ctx is that of the request.
-func (c *connection) isOver(ctx context.Context) bool { return c.polls.Err() != nil && ctx.Err() == nil }
+func (c *connection) isOver(ctx context.Context) bool {
+	return c.polls.Err() != nil && ctx.Err() == nil
+}
 
 // answerListener waits until all is answered, the client has gone, or it was told
 // nothing of an answer for too long.

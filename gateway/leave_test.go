@@ -105,3 +105,21 @@ func TestALongPollIsAnsweredWhenItsClientLeaves(t *testing.T) {
 		})
 	}
 }
+
+// TestAWaitIsAnsweredWhenItsClientLeaves has nothing happen that is waited for.
+func TestAWaitIsAnsweredWhenItsClientLeaves(t *testing.T) {
+	cl, _ := newCore(t).attach("", func(p *pipe, _ *Config) { p.halves = true })
+	cl.start("p", "exec sleep 1000")
+	limited := cl.ask("process/wait", waitFor("p", "timeoutMs", 3_600_000))
+	unlimited := cl.ask("process/wait", waitFor("p"))
+	cl.must("environment/status", nil)
+	close(cl.pipe.finished)
+	for _, id := range []string{limited, unlimited} {
+		if f := cl.reply(id); f.Error != nil || !strings.Contains(string(f.Result), `"timedOut":true`) {
+			t.Errorf("a wait is answered with %s", f.raw)
+		}
+	}
+	if err := cl.ended(); err != nil {
+		t.Errorf("Serve returned %v", err)
+	}
+}

@@ -69,7 +69,8 @@ func (p *waitParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) 
 	return result, nil
 }
 
-// wait asks the core, as often as its longest wait makes it necessary.
+// wait asks the core, as often as its longest wait makes it necessary, and until
+// the client leaves.
 func (p *waitParams) wait(ctx context.Context, r *request) (*execwirev1.WaitProcessResponse, error) {
 	ask := &execwirev1.WaitProcessRequest{SessionId: r.session.id, ProcessId: coreProcessID(p.ProcessID)}
 	p.Until.set(ask, p.condition)
@@ -78,13 +79,18 @@ func (p *waitParams) wait(ctx context.Context, r *request) (*execwirev1.WaitProc
 		deadline = time.Now().Add(milliseconds(*p.TimeoutMs))
 	}
 	for wasClosed := false; ; {
-		remaining := time.Until(deadline)
-		if p.TimeoutMs != nil {
+		remaining, waiting, hasLeft := time.Until(deadline), r.polls, r.isOver(ctx)
+		switch {
+		case hasLeft:
+			ask.Wait, waiting = durationpb.New(0), ctx
+		case p.TimeoutMs != nil:
 			ask.Wait = durationpb.New(max(remaining, 0))
 		}
-		answer, err := r.processes.WaitProcess(ctx, ask)
+		answer, err := r.processes.WaitProcess(waiting, ask)
 		switch {
-		case err != nil, answer.GetSatisfied():
+		case err != nil && !hasLeft && r.isOver(ctx):
+			continue
+		case err != nil, answer.GetSatisfied(), hasLeft:
 			return answer, err
 		case p.TimeoutMs != nil && remaining <= 0, wasClosed && p.condition.needsLife():
 			return answer, nil
