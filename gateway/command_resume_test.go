@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -176,6 +177,40 @@ func (cl *client) lastAcknowledged(c *core, sessionID, processID string) uint64 
 		}
 		if p := answer.GetProcess(); p.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED && !p.GetOwned() {
 			return p.GetLastSeq()
+		}
+	}
+}
+
+// TestASmallWindowIsProvenInTime has a process whose window is smaller than the
+// session's, also after a resume: it must not wait for the next watermark.
+func TestASmallWindowIsProvenInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		s.labels["p"], s.last["p"] = manner{older: true, window: 100}.labels(), 0
+		cl, _ := core.attach("s")
+		s.sendEvents("p", outputEvent(1, 100/watermarkPart-1))
+		expect(t, s, cl, "", 1)
+		s.sendEvents("p", outputEvent(2, 1))
+		expect(t, s, cl, "p 2", 1, 2)
+		s.sendEvents("p", outputEvent(3, 100/watermarkPart-1))
+		expect(t, s, cl, "p 2", 1, 2, 3)
+		s.sendEvents("other", outputEvent(1, 100))
+		expect(t, s, cl, "p 2", 1, 2, 3, 1)
+	})
+}
+
+// TestLabelsOfOthersAreNoManner has labels that the gateway did not write.
+func TestLabelsOfOthersAreNoManner(t *testing.T) {
+	for _, m := range []manner{{}, {older: true}, {window: 1 << 16}, {older: true, window: 1 << 20}} {
+		if got := mannerOf(&execwirev1.Process{Labels: m.labels()}); got != m {
+			t.Errorf("%+v comes back as %+v", m, got)
+		}
+	}
+	for _, labels := range []map[string]string{
+		{"gateway.dialect": "command/exec2"}, {"gateway.window_bytes": "-1"}, {"gateway.window_bytes": "x"}, {"gateway.window_bytes": ""}, {"other": "command/exec"},
+	} {
+		if got := mannerOf(&execwirev1.Process{Labels: labels}); got != (manner{}) {
+			t.Errorf("%v is taken for %+v", labels, got)
 		}
 	}
 }

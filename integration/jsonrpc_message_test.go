@@ -105,7 +105,7 @@ func writeOf(id, data string) rpcParams {
 // parse reads the content of a text frame.
 func (f *rpcFrame) parse() error {
 	err := json.Unmarshal(f.data, &f.rpcContent)
-	if err == nil && f.ID == nil && strings.HasPrefix(f.Method, "process/") {
+	if err == nil && f.ID == nil && (strings.HasPrefix(f.Method, "process/") || strings.HasPrefix(f.Method, "command/exec/")) {
 		f.news = &rpcEvent{method: f.Method}
 		err = json.Unmarshal(f.Params, f.news)
 	}
@@ -130,7 +130,7 @@ func eventsOf(frames []rpcFrame, id string) []rpcEvent {
 func outputOf(frames []rpcFrame, id, stream string) string {
 	var b strings.Builder
 	for _, e := range eventsOf(frames, id) {
-		if e.method == "process/output" && e.Stream == stream {
+		if (e.method == "process/output" || e.method == "command/exec/outputDelta") && e.Stream == stream {
 			b.Write(e.Chunk)
 		}
 	}

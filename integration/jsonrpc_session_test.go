@@ -144,7 +144,7 @@ func TestADeadConnectionIsTakenOver(t *testing.T) {
 }
 
 // The end of stdin ends a server on stdio and its processes; what was asked
-// before is answered.
+// before is answered, and not waited for.
 func TestTheEndOfStdinEndsAServerOnStdio(t *testing.T) {
 	server, c := stdioClient(t)
 	c.initialize("")
@@ -154,13 +154,17 @@ func TestTheEndOfStdinEndsAServerOnStdio(t *testing.T) {
 	if _, err := fmt.Sscan(outputOf(c.record(), "p", "stdout"), &pid); err != nil {
 		t.Fatal(err)
 	}
+	poll := c.post("process/read", rpcParams{"processId": "p", "afterSeq": 1, "waitMs": 3_600_000})
+	wait := c.post("process/wait", rpcParams{"processId": "p"})
 	last := c.post("process/read", rpcParams{"processId": "p"})
 	if err := c.link.(*stdioLink).endInput(); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitEnd()
-	if replyTo(c.record(), last) < 0 {
-		t.Errorf("the last request was not answered; the server said:\n%s", c.said())
+	for _, id := range []int{poll, wait, last} {
+		if replyTo(c.record(), id) < 0 {
+			t.Errorf("request %d was not answered; the server said:\n%s", id, c.said())
+		}
 	}
 	if code := server.await(t); code != 0 {
 		t.Errorf("the server exited with %d", code)
