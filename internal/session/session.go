@@ -106,11 +106,12 @@ func (s *Session) start(ctx context.Context, id string, digest Digest, spec proc
 		case <-ctx.Done():
 			return nil, nil, false, context.Cause(ctx)
 		}
-		if p.Process != nil {
+		if p.Process != nil && p.digest == digest {
 			return p, nil, false, nil
 		}
 		// The other start failed and gave the id back: this one tries itself,
-		// so that its caller gets an answer of its own.
+		// so that its caller gets an answer of its own. Or it did not, and was
+		// of something else, which claim says now.
 	}
 }
 
@@ -139,7 +140,8 @@ func (s *Session) claim(id string, digest Digest, spec *process.Spec) (p *Proces
 }
 
 // claimed returns the process that has the id already, or why none can be
-// started, or neither.
+// started, or neither. One that is still being started is to be waited for,
+// whatever it is.
 func (s *Session) claimed(id string, digest Digest) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +153,7 @@ func (s *Session) claimedLocked(id string, digest Digest) (*Process, error) {
 	switch {
 	case p == nil:
 		return nil, s.refusal()
-	case p.digest != digest:
+	case p.digest != digest && p.hasStarted():
 		return nil, &Error{Kind: ProcessAlreadyExists, Subject: id}
 	}
 	return p, nil

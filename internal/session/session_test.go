@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,6 +126,31 @@ func TestConcurrentDifferentStartsHaveOneWinner(t *testing.T) {
 	group.Wait()
 	if won.Load() != 1 {
 		t.Errorf("%d starts won", won.Load())
+	}
+}
+
+// TestAnIDIsNotTakenByAStartThatFails has two starts at a time under one id, of
+// which one cannot succeed: the other is not refused because of it.
+func TestAnIDIsNotTakenByAStartThatFails(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	garbage := filepath.Join(t.TempDir(), "garbage") // found, and refused by the kernel
+	if err := os.WriteFile(garbage, []byte("\x01\x02 no program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		id := fmt.Sprint(i)
+		var both sync.WaitGroup
+		both.Go(func() {
+			if _, _, err := f.Start(f.ctx, id, session.Digest{1}, spec(garbage)); err == nil {
+				t.Error("no program was started")
+			}
+		})
+		both.Go(func() {
+			if _, _, err := f.Start(f.ctx, id, session.Digest{2}, spec("/bin/true")); err != nil {
+				t.Errorf("the other start failed: %v", err)
+			}
+		})
+		both.Wait()
 	}
 }
 
