@@ -1,0 +1,294 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// steps are what is left of the bytes that say what a walk does.
+type steps []byte
+
+// next is a number below n; at the end of the steps it is 0.
+func (s *steps) next(n int) int {
+	if len(*s) == 0 {
+		return 0
+	}
+	b := (*s)[0]
+	*s = (*s)[1:]
+	return int(b) % n
+}
+
+// maxSteps bounds a walk.
+const maxSteps = 60
+
+// step is something a walk may do next.
+type step struct {
+	weight int
+	do     func(w *walker, s *steps)
+}
+
+var walkSteps = []step{
+	{7, func(w *walker, s *steps) { w.start(s.process(), programs[s.next(len(programs))]) }},
+	{5, func(w *walker, s *steps) { w.write(s.process(), s.next(3) > 0, s.key()) }},
+	{5, stepRead},
+	{2, func(w *walker, s *steps) { w.end(w.reusableID(s), "process/terminate", s.process()) }},
+	{2, func(w *walker, s *steps) { w.end("", "process/signal", s.process()) }},
+	{2, func(w *walker, s *steps) { w.settle() }},
+	{3, func(w *walker, s *steps) { w.await() }},
+	{2, stepOutOfOrder},
+	{2, stepHandshake},
+	{2, stepResume},
+	{1, func(w *walker, s *steps) { w.leave() }},
+	{1, stepContest},
+}
+
+// process is one of the few names that processes of a walk have.
+func (s *steps) process() string { return []string{"p", "q", "~"}[s.next(3)] }
+
+// key is a writeId, or none.
+func (s *steps) key() string { return []string{"", "", "k1", "k2"}[s.next(4)] }
+
+func stepRead(w *walker, s *steps) {
+	id, after := s.process(), uint64(0)
+	last := uint64(0)
+	for _, l := range w.model.lives[id] {
+		last = l.last()
+	}
+	switch s.next(5) {
+	case 1, 2:
+		after = last
+	case 3:
+		after = last + 1
+	case 4:
+		after = last + 100
+	}
+	w.read(id, after, uint64(s.next(3)*2), uint64(s.next(4)*5))
+}
+
+// stepOutOfOrder says what is no request that can be carried out.
+func stepOutOfOrder(w *walker, s *steps) {
+	messages := []string{`{"method":"process/start"}`, `not JSON`, `{"id":1,"result":{}}`, `{"id":1.5,"method":"initialize"}`, `[]`}
+	if i := s.next(len(messages) + 1); i < len(messages) {
+		w.model.noIDs++
+		w.say(messages[i])
+		return
+	}
+	w.askUnknown()
+}
+
+func stepHandshake(w *walker, s *steps) {
+	switch s.next(4) {
+	case 0:
+		w.initialize("")
+	case 1:
+		w.initializeRefused("nope", -32600, "unknown session id nope")
+	default:
+		w.initialized()
+	}
+}
+
+// stepResume loses the connection and takes the session up again, if there is
+// one that it knows.
+func stepResume(w *walker, s *steps) {
+	w.cut()
+	if s.next(3) == 0 {
+		w.initializeRefused("nope", -32600, "unknown session id nope")
+	}
+	w.initialize(w.model.session)
+	w.initialized()
+}
+
+// stepContest has another client ask for the session.
+func stepContest(w *walker, _ *steps) {
+	if w.settle(); w.model.phase == fresh {
+		return
+	}
+	other := &walker{t: w.t, core: w.core, model: model{lives: map[string][]*life{}}, log: w.log}
+	other.connect()
+	session := w.model.session
+	other.initializeRefused(session, -32010, "session "+session+" is already attached to another connection")
+	other.settle()
+	other.pipe.drop()
+	other.running.Wait()
+	w.log = append(other.log, "-- the other one has gone")
+}
+
+// walk does what the bytes say and checks all that can be checked in the end.
+func walk(t *testing.T, cores [2]*core, input []byte) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("as a file of testdata/fuzz/FuzzLifecycle:\ngo test fuzz v1\n[]byte(%q)", input)
+		}
+	})
+	s := steps(input)
+	flags := s.next(4)
+	w := newWalker(t, cores[flags&1], flags&1 == 1)
+	if flags&2 == 0 {
+		w.initialize("")
+		w.initialized()
+	}
+	total := 0
+	for _, step := range walkSteps {
+		total += step.weight
+	}
+	for range maxSteps {
+		if len(s) == 0 {
+			break
+		}
+		choice := s.next(total)
+		for _, step := range walkSteps {
+			if choice -= step.weight; choice < 0 {
+				step.do(w, &s)
+				break
+			}
+		}
+	}
+	w.finish()
+}
+
+// finish ends all processes, has everything told that is to be told, and leaves.
+func (w *walker) finish() {
+	w.t.Helper()
+	if w.model.phase == fresh {
+		w.settle()
+		w.initialize("")
+	}
+	if w.model.phase != live {
+		w.initialized()
+	}
+	w.settle()
+	granted := w.grantedLives()
+	for _, l := range granted {
+		if !l.hasExited() && (l.stays || l.isVague) {
+			w.end("", "process/terminate", l.id)
+		}
+	}
+	w.settle()
+	for _, l := range granted {
+		w.learnAll(l)
+	}
+	w.ask("", "environment/status", "", nil)
+	w.settle()
+	w.checkLives(append(granted, w.model.past...))
+	w.log = append(w.log, "-- leaves")
+	close(w.pipe.finished)
+	w.reap(func(err error) bool { return err == nil })
+}
+
+// grantedLives are those that are known to be there, by their names.
+func (w *walker) grantedLives() (found []*life) {
+	for _, id := range slices.Sorted(maps.Keys(w.model.lives)) {
+		if l, _ := w.model.current(w.model.lives[id]); l != nil && l.certainty == granted {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// learnAll has the client know the whole of a process.
+func (w *walker) learnAll(l *life) {
+	w.t.Helper()
+	for begun := time.Now(); l.resumed && !l.hasClosed() && !l.isGone; w.settle() { // it may have closed before
+		if time.Since(begun) > patience {
+			w.fail("%s does not close", l.id)
+		}
+		w.read(l.id, l.last(), 0, 100)
+	}
+	if !l.resumed {
+		w.takeUntil(func() bool { return l.closed > 0 && l.closed == l.pushed })
+	}
+	w.read(l.id, 0, 0, 0)
+	w.settle()
+}
+
+// checkLives checks what is over, but for that of which the client may have
+// missed a part, and which was forgotten when it had taken the rest.
+func (w *walker) checkLives(over []*life) {
+	w.t.Helper()
+	for _, l := range over {
+		if l.certainty != granted || w.model.removes && l.wasResumed {
+			continue
+		}
+		if err := l.complete(); err != nil {
+			w.fail("%v", err)
+		}
+	}
+}
+
+// await takes one message if one must come.
+func (w *walker) await() {
+	w.t.Helper()
+	if len(w.model.pending) > 0 && !w.take() {
+		w.fail("the connection is gone")
+	}
+}
+
+// askUnknown calls a method that is not there.
+func (w *walker) askUnknown() {
+	w.t.Helper()
+	a := w.ask("", "no/such", "", nil)
+	a.refusal = &wireError{Code: -32601, Message: "exec-server stub does not implement `no/such` yet"}
+}
+
+// reusableID is the id of a request in flight, if the steps want that and the
+// answers cannot be taken for each other; else none.
+func (w *walker) reusableID(s *steps) string {
+	if s.next(3) > 0 || w.model.phase != live {
+		return ""
+	}
+	for _, a := range w.model.pending {
+		isOfEnd := func(other *asked) bool { return other.id == a.id && other.method == "process/terminate" }
+		if a.refusal == nil && !slices.ContainsFunc(w.model.pending, isOfEnd) {
+			return a.id
+		}
+	}
+	return ""
+}
+
+// newLifecycleCores returns a core that keeps what it knows of closed processes,
+// and one that soon forgets it.
+func newLifecycleCores(t testing.TB) [2]*core {
+	t.Helper()
+	retain := func(d time.Duration) *core {
+		return newCore(t, func(s *coreSettings) { s.sessions.ClosedRetention = d })
+	}
+	return [2]*core{retain(time.Hour), retain(time.Millisecond)}
+}
+
+// FuzzLifecycle sends valid messages in any order.
+func FuzzLifecycle(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(randomSteps(seed))
+	}
+	cores := newLifecycleCores(f)
+	f.Fuzz(func(t *testing.T, input []byte) { walk(t, cores, input) })
+}
+
+// walks is how many walks TestLifecycleWalks goes, some at a time.
+const walks, walksAtOnce = 160, 4
+
+// TestLifecycleWalks is FuzzLifecycle on random steps, the same each time.
+func TestLifecycleWalks(t *testing.T) {
+	cores := newLifecycleCores(t)
+	for group := range uint64(walksAtOnce) {
+		t.Run(fmt.Sprint("group ", group), func(t *testing.T) {
+			t.Parallel()
+			for seed := group; seed < walks; seed += walksAtOnce {
+				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { walk(t, cores, randomSteps(1000+seed)) })
+			}
+		})
+	}
+}
+
+func randomSteps(seed uint64) []byte {
+	random := rand.New(rand.NewPCG(seed, 0))
+	input := make([]byte, 10+random.IntN(110))
+	for i := range input {
+		input[i] = byte(random.Uint32())
+	}
+	return input
+}
