@@ -64,7 +64,7 @@ func (r *reading) first(ctx context.Context) (*execwirev1.ReadOutputResponse, er
 	if err != nil {
 		return nil, err
 	}
-	r.position = response.GetProcess().GetLastSeq()
+	r.position = min(response.GetProcess().GetLastSeq(), r.after) // it may have gone on meanwhile
 	for {
 		answer, err := r.ask(ctx, r.remaining())
 		switch {

@@ -5,6 +5,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -118,4 +122,29 @@ func TestOneReadMakesNoReader(t *testing.T) {
 			t.Errorf("the core was told %q", told)
 		}
 	})
+}
+
+// TestAReadThatAProcessOvertakesMissesNothing has a client that is ahead of its
+// process, which goes on while it is being asked how far it is.
+func TestAReadThatAProcessOvertakesMissesNothing(t *testing.T) {
+	s, core := newScriptedCore(t)
+	s.refuse = func(req *execwirev1.ReadOutputRequest) error {
+		if req.GetAfterSeq() <= s.last["p"] {
+			return nil
+		}
+		ahead, err := status.New(codes.OutOfRange, "ahead").WithDetails(&errdetails.ErrorInfo{Domain: coreErrors, Reason: "SEQ_NOT_REACHED"})
+		if err != nil {
+			t.Error(err)
+		}
+		return ahead.Err()
+	}
+	s.describe = func() *execwirev1.Process {
+		s.last["p"] = 3
+		return &execwirev1.Process{LastSeq: 3}
+	}
+	cl, _ := core.attach("")
+	a := cl.readOutput("p", "afterSeq", 1)
+	if len(a.Chunks) != 2 || a.Chunks[0].Seq != 2 || a.NextSeq != 4 {
+		t.Errorf("after event 1 it was told %+v", a)
+	}
 }

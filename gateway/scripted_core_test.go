@@ -32,6 +32,10 @@ type scriptedCore struct {
 	terminated *execwirev1.TerminateProcessResponse
 	// read answers ReadOutput; nil: what last says is read.
 	read func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse
+	// refuse is the error of ReadOutput, and describe answers GetProcess; nil:
+	// there is none, and of the process nothing is known.
+	refuse   func(*execwirev1.ReadOutputRequest) error
+	describe func() *execwirev1.Process
 
 	mu       sync.Mutex
 	takes    map[string]time.Duration     // guarded by mu; writes to these processes, instead of calling write
@@ -126,6 +130,11 @@ func (s *scriptedCore) ListProcesses(context.Context, *execwirev1.ListProcessesR
 }
 
 func (s *scriptedCore) ReadOutput(ctx context.Context, req *execwirev1.ReadOutputRequest) (*execwirev1.ReadOutputResponse, error) {
+	if s.refuse != nil {
+		if err := s.refuse(req); err != nil {
+			return nil, err
+		}
+	}
 	if s.read != nil {
 		return s.read(req), nil
 	}
@@ -160,7 +169,11 @@ func (s *scriptedCore) state() execwirev1.ProcessState {
 }
 
 func (s *scriptedCore) GetProcess(context.Context, *execwirev1.GetProcessRequest) (*execwirev1.GetProcessResponse, error) {
-	return &execwirev1.GetProcessResponse{Process: &execwirev1.Process{}}, nil
+	described := &execwirev1.Process{}
+	if s.describe != nil {
+		described = s.describe()
+	}
+	return &execwirev1.GetProcessResponse{Process: described}, nil
 }
 
 func (s *scriptedCore) StartProcess(_ context.Context, req *execwirev1.StartProcessRequest) (*execwirev1.StartProcessResponse, error) {
