@@ -112,12 +112,16 @@ func TestAWaitIsAnsweredWhenItsClientLeaves(t *testing.T) {
 	cl.start("p", "exec sleep 1000")
 	limited := cl.ask("process/wait", waitFor("p", "timeoutMs", 3_600_000))
 	unlimited := cl.ask("process/wait", waitFor("p"))
+	ahead := cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 99, "waitMs": 3_600_000})
 	cl.must("environment/status", nil)
 	close(cl.pipe.finished)
 	for _, id := range []string{limited, unlimited} {
 		if f := cl.reply(id); f.Error != nil || !strings.Contains(string(f.Result), `"timedOut":true`) {
 			t.Errorf("a wait is answered with %s", f.raw)
 		}
+	}
+	if f := cl.reply(ahead); f.Error != nil || !strings.Contains(string(f.Result), `"nextSeq":1,"exited":false`) {
+		t.Errorf("a read ahead of the process is answered with %s", f.raw)
 	}
 	if err := cl.ended(); err != nil {
 		t.Errorf("Serve returned %v", err)

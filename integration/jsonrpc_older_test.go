@@ -161,3 +161,42 @@ func TestTheOlderDialectLosesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A process goes on in its dialect when its client has come back, which reads
+// what it missed by the numbers of what it was told.
+func TestTheOlderDialectOutlivesACut(t *testing.T) {
+	address := newServer(t, nil).address(websocketDoor)
+	c := websocketClient(t, address).initialize("")
+	missed := filepath.Join(shortDir(t), "missed")
+	script := `echo one; while ! test -e "$0"; do sleep 0.01; done; echo two; read line; echo "$line"; exit 5`
+	c.result("command/exec", startOf("p", []string{"/bin/sh", "-c", script, missed}, rpcParams{"tty": true}), nil)
+	c.awaitOutput("p", "stdout", "one\r\n")
+	told := eventsOf(c.record(), "p")
+	c.drop()
+	if err := os.WriteFile(missed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	again := websocketClient(t, address).initialize(c.session)
+	said, after := "", told[len(told)-1].Seq
+	for said != "two\r\n" {
+		read := again.readProcess("p", rpcParams{"afterSeq": after, "waitMs": 60_000})
+		for _, chunk := range read.Chunks {
+			said += string(chunk.Chunk)
+		}
+		if after = read.NextSeq - 1; !strings.HasPrefix("two\r\n", said) {
+			t.Fatalf("process/read says %q", said)
+		}
+	}
+	again.result("command/exec/write", writeOf("p", "three\n"), nil)
+	exited := again.awaitEvent("command/exec/exited", "p")
+	rest := ""
+	for _, e := range eventsOf(again.record(), "p") {
+		if e.Seq > after {
+			rest += string(e.Chunk)
+		}
+	}
+	if rest != "three\r\nthree\r\n" || exited.ExitCode != 5 {
+		t.Errorf("it went on with %q and exited with %d", rest, exited.ExitCode)
+	}
+}

@@ -1,6 +1,10 @@
 package session
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/execwire/execwire/internal/process"
+)
 
 // newCharged returns a process that is charged.
 func newCharged(t *testing.T, b *budget, bytes int64) *Process {
@@ -82,5 +86,13 @@ func TestVictimThatIsGoneIsNotChargedAgain(t *testing.T) {
 	s.giveWay(victims[0])
 	if charged := r.Charged(); charged != 60 {
 		t.Errorf("%d bytes are charged, want those of one process", charged)
+	}
+}
+
+// What a caller keeps with a process is kept like what it was started with.
+func TestLabelsAreCharged(t *testing.T) {
+	plain, labelled := &process.Spec{}, &process.Spec{Labels: map[string]string{"name": "value"}}
+	if more := described(labelled) - described(plain); more < int64(len("name")+len("value")) {
+		t.Errorf("a label is charged with %d bytes", more)
 	}
 }
