@@ -40,6 +40,7 @@ type connection struct {
 	sessions     execwirev1.SessionServiceClient
 	environments execwirev1.EnvironmentServiceClient
 	fileSystem   execwirev1.FileSystemServiceClient
+	http         execwirev1.HttpServiceClient
 
 	// ctx ends with the connection, and carries the attachment; calls is the
 	// part of it in which requests are carried out, and polls the part of that in
@@ -58,6 +59,8 @@ type connection struct {
 	bulk    bulk // for files and directories
 	reads   bulk // for output
 	pings   pinger
+
+	httpPlaces httpPlaces
 
 	overfed bool // of the receiving goroutine; an answer had no room
 
@@ -93,6 +96,7 @@ func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInte
 		sessions:     execwirev1.NewSessionServiceClient(upstream),
 		environments: execwirev1.NewEnvironmentServiceClient(upstream),
 		fileSystem:   execwirev1.NewFileSystemServiceClient(upstream),
+		http:         execwirev1.NewHttpServiceClient(upstream),
 		live:         make(chan struct{}),
 		records:      make(map[string]*process),
 	}
@@ -102,6 +106,7 @@ func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInte
 	c.polls, c.cancelPolls = context.WithCancelCause(c.calls)
 	c.out = newOutgoing(c)
 	c.permits.limits(g.config)
+	c.httpPlaces.limits(g.config)
 	c.marks.begin(c)
 	return c
 }
@@ -156,6 +161,7 @@ func (c *connection) finish(received error) error {
 	c.unlimitAll()
 	c.end(ending{closeNormal, "", lostError(received)})
 	c.tasks.Wait() // what was stuck in sending has returned
+	c.httpPlaces.end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ended.err

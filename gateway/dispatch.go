@@ -23,6 +23,7 @@ const (
 	groupExec        = "exec"
 	groupFiles       = "filesystem"
 	groupEnvironment = "environment info"
+	groupHTTP        = "http"
 )
 
 // methods are those that need an initialized session.
@@ -55,6 +56,8 @@ var methods = map[string]method{
 	"fs/remove":          {group: groupFiles, decode: decoder[fsRemoveParams]()},
 	"fs/copy":            {group: groupFiles, decode: decoder[fsCopyParams]()},
 	"fs/canonicalize":    {group: groupFiles, decode: decoder[fsCanonicalizeParams]()},
+
+	"http/request": {group: groupHTTP, decode: decoder[httpRequestParams]()},
 }
 
 // call is a request whose parameters were decoded.

@@ -44,6 +44,10 @@ var codesOf = map[execwirev1.ErrorReason]int{
 	execwirev1.ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL:     jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_WRITE_TOO_LARGE:          jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL:         jsonrpc.CodeLimitReached,
+	execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED:            jsonrpc.CodeMethodNotFound,
+	execwirev1.ErrorReason_ERROR_REASON_HTTP_ADDRESS_REFUSED:     jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_HTTP_HEAD_TOO_LARGE:      jsonrpc.CodeLimitReached,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_HTTP_REQUESTS:   jsonrpc.CodeLimitReached,
 }
 
 // coreInfo is what the core says about an error of its own, or nil.

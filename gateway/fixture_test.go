@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
 	coreprocess "github.com/execwire/execwire/internal/process"
 	coresession "github.com/execwire/execwire/internal/session"
@@ -33,6 +34,7 @@ type coreSettings struct {
 	wire     bool // the core is reached over a connection
 
 	noDirect, noPrepared bool // forms of commands are switched off
+	http                 *httpclient.Client
 }
 
 func newCore(t testing.TB, change ...func(*coreSettings)) *core {
@@ -42,6 +44,7 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
 			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute,
 		},
+		http:     httpclient.New(httpclient.Options{HeadBytes: 16 << 10, PerOwner: 100}),
 		sessions: coresession.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},
 	}
 	for _, f := range change {
@@ -51,6 +54,7 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 	sessions := coresession.NewRegistry(supervisor, set.sessions)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
+		HTTP:         set.http,
 		Limits:       set.limits,
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
 		Version:      "test",

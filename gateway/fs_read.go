@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"google.golang.org/grpc"
 
@@ -140,44 +139,25 @@ func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServic
 // errGrew ends the answer with a file that was small enough when it was opened.
 var errGrew = errors.New("the file grew beyond the limit while it was read")
 
-// streamTo encodes three bytes to four signs; what is left of a piece goes with
-// the next one. What is encoded is gathered, because there are clients to which
-// every write costs as much as all before it.
+// streamTo writes the file as it comes.
 func (f *fileStream) streamTo(w io.Writer) error {
 	defer f.leave()
 	defer f.cancel(nil)
-	gathered, giveBack := gather()
-	defer giveBack()
-	gathered = append(gathered, contentBegin+`"`...)
-	var left, encoded []byte
 	size, piece := 0, f.first
-	for len(piece) > 0 {
-		if size += len(piece); size > maxFileBytes {
-			return errGrew
+	return streamBase64(w, contentBegin, func() ([]byte, error) {
+		if size == 0 {
+			size = len(piece)
+			return piece, nil
 		}
-		if len(left) > 0 {
-			piece = append(left, piece...)
-		}
-		whole := len(piece) - len(piece)%3
-		left = slices.Clone(piece[whole:])
-		encoded = jsonrpc.AppendBase64(encoded[:0], piece[:whole])
-		if len(gathered)+len(encoded) > cap(gathered) {
-			if _, err := w.Write(gathered); err != nil {
-				return err
-			}
-			gathered = gathered[:0]
-		}
-		gathered = append(gathered, encoded[1:len(encoded)-1]...)
 		message, err := f.stream.Recv()
 		if err != nil && err != io.EOF {
-			return fmt.Errorf("the file could not be read to its end: %w", err)
+			return nil, fmt.Errorf("the file could not be read to its end: %w", err)
 		}
-		piece = message.GetData()
-	}
-	encoded = jsonrpc.AppendBase64(encoded[:0], left)
-	gathered = append(append(gathered, encoded[1:]...), contentEnd...)
-	_, err := w.Write(gathered)
-	return err
+		if size += len(message.GetData()); size > maxFileBytes {
+			return nil, errGrew
+		}
+		return message.GetData(), nil
+	})
 }
 
 type fsReadDirectoryParams struct {

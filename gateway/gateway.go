@@ -19,6 +19,8 @@ const (
 	DefaultControlRequests = 64
 	DefaultIncoming        = 256 << 20
 	DefaultOutgoing        = 1 << 20
+	DefaultHTTPRequests    = 64
+	DefaultHTTPBuffered    = 64 << 20
 )
 
 // Config are the limits of each connection. The zero value has the defaults.
@@ -43,6 +45,15 @@ type Config struct {
 	// on asking beyond it is disconnected, as if its connection was lost. Other
 	// answers wait with their requests. 0 is DefaultOutgoing.
 	Outgoing int
+	// NoHTTP has http/request not be there, whatever the core does.
+	NoHTTP bool
+	// HTTPRequests is how many http/request of one connection may be under way,
+	// streamed responses up to their end. 0 is DefaultHTTPRequests.
+	HTTPRequests int
+	// HTTPBuffered is how many bytes the bodies may have together that are answered
+	// whole, of all http/request of one connection; across connections they count
+	// for Budget. 0 is DefaultHTTPBuffered.
+	HTTPBuffered int
 	// Grace is how long the core keeps the session of a connection that was lost;
 	// nil leaves it to the core, 0 ends the session with the connection.
 	Grace *time.Duration
@@ -70,6 +81,8 @@ func New(config Config) (*Gateway, error) {
 		{"ControlRequests", &config.ControlRequests, DefaultControlRequests},
 		{"Incoming", &config.Incoming, DefaultIncoming},
 		{"Outgoing", &config.Outgoing, DefaultOutgoing},
+		{"HTTPRequests", &config.HTTPRequests, DefaultHTTPRequests},
+		{"HTTPBuffered", &config.HTTPBuffered, DefaultHTTPBuffered},
 	} {
 		if *limit.value < 0 {
 			return nil, &ConfigError{Field: limit.name, Value: *limit.value}

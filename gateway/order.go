@@ -82,6 +82,8 @@ func (c *connection) enter(r *request) {
 	case fileCall:
 		paths, changes := named.touches()
 		c.files.enter(&r.turn, paths, changes)
+	case *httpRequestParams:
+		c.httpPlaces.enter(named)
 	}
 }
 

@@ -227,6 +227,7 @@ func (c comparison) newsOf(messages []map[string]any) (output map[string]string,
 			ends = append(ends, fmt.Sprintf("%s exited with %v", id, params["exitCode"]))
 		case "process/closed":
 			ends = append(ends, id+" closed")
+		case "http/request/bodyDelta": // see differingBodies
 		default:
 			ends = append(ends, method)
 		}

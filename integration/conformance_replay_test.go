@@ -32,6 +32,8 @@ type replay struct {
 	conns   map[string]*rpcClient
 	order   []string        // of conns
 	settled map[string]bool // what is not waited for any more
+
+	web *recordedWeb // ${UP}; nil if there is none
 }
 
 // script is what a scenario does besides talking, and what is said otherwise
@@ -82,6 +84,9 @@ func newReplay(t testing.TB, version, scenario string, server *server, allowed a
 // places are what transcripts have in place of volatile values, and back.
 func (r *replay) places() (write, read *strings.Replacer) {
 	pairs := []string{"${TMP}", r.dir, "${TMPNAME}", filepath.Base(r.dir), "${N}", r.unique}
+	if r.web != nil {
+		pairs = append(pairs, ":${UP}", ":"+r.web.port())
+	}
 	for name, id := range r.sessions {
 		pairs = append(pairs, name, id)
 	}

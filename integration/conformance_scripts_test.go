@@ -128,6 +128,11 @@ var scripts = map[string]script{
 			r.awaitSeq("${SESSION2}", "q", 4)
 		}),
 	},
+	"11_http_request": {
+		prepare: (*replay).prepareWeb,
+		rewrite: instead(37, `"timeoutMs":800`, `"timeoutMs":3000`), // the head has to come within it
+		before:  at(42, func(r *replay) { r.awaitBodies() }),
+	},
 	"06_resume_timing": {silent: map[string]string{"${SESSION1}": "a2", "${SESSION2}": "a6", "${SESSION3}": "a9",
 		"${SESSION4}": "a9.7", "${SESSION5}": "a10.5", "${SESSION6}": "a12"}},
 }

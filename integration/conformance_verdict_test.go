@@ -111,10 +111,11 @@ func (r *replay) differingNews(conn string) string {
 	if !slices.Equal(wantEnds, gotEnds) {
 		fmt.Fprintf(&how, "\n  on connection %s: reference %q, ours %q", conn, without(wantEnds, gotEnds), without(gotEnds, wantEnds))
 	}
+	how.WriteString(differingBodies(theirs, own))
 	return how.String()
 }
 
-func merged(a, b map[string]string) map[string]string {
+func merged[V any](a, b map[string]V) map[string]V {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return all

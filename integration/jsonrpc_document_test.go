@@ -2,6 +2,9 @@ package integration
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -25,11 +28,20 @@ func protocolExamples(t *testing.T) (text string, examples [][]string) {
 	return text, examples
 }
 
+// sayHello is the server that examples of http/request ask.
+func sayHello(w http.ResponseWriter, _ *http.Request) {
+	w.Header()["Date"] = nil
+	w.Header().Set("Content-Type", "text/plain")
+	_, _ = io.WriteString(w, "hello\n")
+}
+
 // What gateway/PROTOCOL.md says is what a server does.
 func TestTheProtocolDocumentIsTrue(t *testing.T) {
 	_, examples := protocolExamples(t)
 	address := newServer(t, nil).address(websocketDoor)
-	place := strings.NewReplacer("DIR", shortDir(t))
+	web := httptest.NewServer(http.HandlerFunc(sayHello))
+	t.Cleanup(web.Close)
+	place := strings.NewReplacer("DIR", shortDir(t), "http://WEB", web.URL)
 	if len(examples) < 12 {
 		t.Fatalf("the document has %d examples", len(examples))
 	}

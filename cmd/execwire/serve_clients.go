@@ -15,11 +15,11 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// clientFlags say which clients of JSON-RPC are let in.
+// clientFlags say which clients of JSON-RPC are let in, and what they cannot do.
 type clientFlags struct {
 	auth, tokenFile, tokenHash, secretFile, issuer, audience string
 	skewSeconds                                              uint32
-	origins                                                  []string
+	origins, disable                                         []string
 }
 
 // addClientFlags adds the flags of commands that have doors for JSON-RPC.
@@ -32,6 +32,7 @@ func addClientFlags(command *cobra.Command, flags *clientFlags) {
 	f.StringVar(&flags.issuer, "ws-issuer", "", "what iss of signed tokens has to be")
 	f.StringVar(&flags.audience, "ws-audience", "", "what aud of signed tokens has to contain")
 	f.Uint32Var(&flags.skewSeconds, "ws-max-clock-skew-seconds", 30, "by how much the clock of whoever signs tokens may differ")
+	f.StringSliceVar(&flags.disable, "disable", nil, "what is switched off: `http`, requests over HTTP made for clients (default nothing)")
 	f.StringArrayVar(&flags.origins, "allowed-origin", nil, "an `origin` whose web pages may connect, as https://app.example.org; may be repeated (default none)")
 }
 
@@ -46,6 +47,7 @@ func (f *clientFlags) lay(command *cobra.Command, cfg *config.Config) {
 		"ws-audience":               func() { cfg.WebsocketAudience = f.audience },
 		"ws-max-clock-skew-seconds": func() { cfg.WebsocketClockSkew = config.Duration(time.Duration(f.skewSeconds) * time.Second) },
 		"allowed-origin":            func() { cfg.Origins = f.origins },
+		"disable":                   func() { cfg.Disable = f.disable },
 	} {
 		if command.Flags().Changed(name) {
 			set()

@@ -1,0 +1,366 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// web is an HTTP server for requests, with the paths of the recorder's.
+func web(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil
+		w.Header()["X-A"] = []string{"1", "2", "caf\xe9", "é"}
+		w.Header().Set("Content-Type", "text/plain")
+		flush := w.(http.Flusher).Flush
+		switch path := r.URL.Path; path {
+		case "/echo":
+			_, _ = io.Copy(w, r.Body)
+		case "/redir":
+			http.Redirect(w, r, "/ok", http.StatusFound)
+		case "/cut":
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "only this")
+		case "/late":
+			_, _ = io.WriteString(w, "abc")
+			flush()
+			<-r.Context().Done()
+		case "/endless":
+			for piece := make([]byte, 32<<10); ; {
+				if _, err := w.Write(piece); err != nil {
+					return
+				}
+			}
+		default:
+			var size int
+			if _, err := fmt.Sscanf(path, "/bytes/%d", &size); err == nil {
+				_, _ = w.Write(counting(size))
+				return
+			}
+			_, _ = io.WriteString(w, "hello")
+		}
+	}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s.URL
+}
+
+// counting is bytes that show when some are lost or twice.
+func counting(size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(i) ^ byte(i>>8) ^ byte(i>>16)
+	}
+	return b
+}
+
+func getOf(url string, members ...any) map[string]any {
+	return with(map[string]any{"method": "GET", "url": url, "requestId": "r"}, members...)
+}
+
+// delta is a notification of a body.
+type delta struct {
+	RequestID   string
+	Seq         int
+	DeltaBase64 []byte
+	Done        bool
+	Error       *string
+}
+
+// deltas are those of a request that have come, and where the first and last are.
+func (cl *client) deltas(id string) (all []delta, first, last int) {
+	cl.t.Helper()
+	for i, f := range cl.all() {
+		if f.Method != "http/request/bodyDelta" {
+			continue
+		}
+		var told struct{ Params delta }
+		cl.decode(f.raw, &told)
+		if told.Params.RequestID == id {
+			if len(all) == 0 {
+				first = i
+			}
+			all, last = append(all, told.Params), i
+		}
+	}
+	return all, first, last
+}
+
+// body waits for the whole body of a streamed response.
+func (cl *client) body(id string) (body []byte, failed string) {
+	cl.t.Helper()
+	_, _ = cl.wait("end of the body of "+id, func(f frame) bool {
+		return f.Method == "http/request/bodyDelta" && bytes.Contains(f.raw, []byte(`"requestId":"`+id+`"`)) && bytes.Contains(f.raw, []byte(`"done":true`))
+	})
+	all, _, _ := cl.deltas(id)
+	for i, d := range all {
+		if d.Seq != i+1 || d.Done != (i == len(all)-1) || d.Done == (len(d.DeltaBase64) > 0) || len(d.DeltaBase64) > 1<<20 {
+			cl.t.Fatalf("notification %d is %+v", i+1, d)
+		}
+		body = append(body, d.DeltaBase64...)
+		if d.Error != nil {
+			failed = *d.Error
+		}
+	}
+	return body, failed
+}
+
+func TestAnHTTPRequestIsAnsweredWithTheWholeResponse(t *testing.T) {
+	for _, wire := range []bool{false, true} {
+		cl, _ := newCore(t, func(s *coreSettings) { s.wire = wire }).attach("")
+		url := web(t)
+		got := string(cl.must("http/request", getOf(url+"/ok")))
+		if want := `{"status":200,"headers":[{"name":"content-type","value":"text/plain"},{"name":"x-a","value":"1"},{"name":"x-a","value":"2"},` +
+			`{"name":"content-length","value":"5"}],"bodyBase64":"aGVsbG8="}`; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		for _, size := range []int{0, 1, 100_000, 1 << 20, 1<<20 + 1, 10<<20 + 2} {
+			var result struct{ BodyBase64 []byte }
+			cl.decode(cl.must("http/request", getOf(fmt.Sprintf("%s/bytes/%d", url, size))), &result)
+			if !bytes.Equal(result.BodyBase64, counting(size)) {
+				t.Errorf("%d bytes became %d", size, len(result.BodyBase64))
+			}
+		}
+		var echoed struct{ BodyBase64 []byte }
+		sent := counting(2 << 20)
+		cl.decode(cl.must("http/request", getOf(url+"/echo", "method", "POST", "bodyBase64", sent, "timeoutMs", uint64(1<<64-1))), &echoed)
+		if !bytes.Equal(echoed.BodyBase64, sent) {
+			t.Errorf("%d bytes came back of %d", len(echoed.BodyBase64), len(sent))
+		}
+	}
+}
+
+func TestHTTPRequestsThatFailSayItAsTheReference(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	url := web(t)
+	header := func(members ...any) map[string]any {
+		return getOf(url, "headers", []any{with(map[string]any{"name": "X"}, members...)})
+	}
+	for _, test := range []struct {
+		params map[string]any
+		code   int
+		text   string
+	}{
+		{getOf(url, "method", ""), -32602, "http/request method is invalid: invalid HTTP method"},
+		{getOf("relative"), -32602, "http/request url is invalid: relative URL without a base"},
+		{getOf("ftp://x/"), -32602, "http/request only supports http and https URLs, got ftp"},
+		{header("name", "bad name", "value", "x"), -32602, "http/request header name is invalid: invalid HTTP header name"},
+		{header("value", "a\nb"), -32602, "http/request header value is invalid for X: failed to parse header value"},
+		{header("name", "Transfer-Encoding", "value", "chunked"), -32602, "http/request header value is invalid for Transfer-Encoding: cannot be chosen"},
+		{header(), -32602, "missing field `value`"},
+		{header("valueEnvVar", "HOME"), -32600, "header values are not taken from the environment"},
+		{getOf(url, "redirectPolicy", "none"), -32602, "unknown variant `none`, expected `follow` or `stop`"},
+		{getOf(url, "requestId", nil), -32602, "invalid type: null, expected a string"},
+		{getOf(url, "bodyBase64", "***"), -32602, "Invalid symbol 42, offset 0."},
+		{getOf("http://127.0.0.1:1/x?y#z"), -32603, "http/request failed: error sending request for url (http://127.0.0.1:1/x?y)"},
+		{getOf(url+"/ok", "timeoutMs", 0), -32603, "http/request failed: route-aware request timed out"},
+		{getOf(url + "/cut"), -32603, "failed to read http/request response body: error decoding response body"},
+		{getOf(url+"/late", "timeoutMs", 100), -32603, "failed to read http/request response body: error decoding response body"},
+		{getOf("http://169.254.169.254/"), -32600, "http/request failed: 169.254.169.254 is refused"},
+		{getOf(url+"/echo", "bodyBase64", make([]byte, 4<<20)), -32005, "message_bytes"},
+	} {
+		cl.refused("http/request", test.params, test.code, test.text)
+	}
+	told := cl.refused("http/request", getOf("http://127.0.0.1:1/"), -32603, "")
+	if told.Data["reason"] != "HTTP_FAILED" || told.Data["errno"] != "ECONNREFUSED" || !strings.Contains(fmt.Sprint(told.Data["cause"]), "refused") {
+		t.Errorf("more is told by %v", told.Data)
+	}
+	var stopped struct{ Status int }
+	cl.decode(cl.must("http/request", getOf(url+"/redir", "redirectPolicy", "stop")), &stopped)
+	if stopped.Status != 302 {
+		t.Errorf("the redirect is %+v", stopped)
+	}
+	cl.must("http/request", getOf(url+"/redir", "redirectPolicy", "follow"))
+}
+
+func TestAStreamedBodyFollowsTheAnswer(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	url := web(t)
+	const size = 20 << 20
+	answer := cl.ask("http/request", getOf(fmt.Sprintf("%s/bytes/%d", url, size), "streamResponse", true, "requestId", "s"))
+	if result := cl.reply(answer); !strings.HasSuffix(string(result.Result), `"bodyBase64":""}`) {
+		t.Errorf("the answer is %s", result.raw)
+	}
+	if body, failed := cl.body("s"); !bytes.Equal(body, counting(size)) || failed != "" {
+		t.Errorf("%d bytes came of %d, %q", len(body), size, failed)
+	}
+	_, first, _ := cl.deltas("s")
+	if _, at := cl.wait("the answer", func(f frame) bool { return string(f.ID) == answer }); at > first {
+		t.Errorf("the answer comes after the body: message %d after %d", at, first)
+	}
+	for path, want := range map[string]string{"/cut": "only this", "/late": "abc", "/ok": "hello", "/bytes/0": ""} {
+		cl.must("http/request", getOf(url+path, "streamResponse", true, "requestId", path, "timeoutMs", 1000*map[bool]int{true: 1, false: 1000}[path == "/late"]))
+		body, failed := cl.body(path)
+		if string(body) != want || (failed == "error decoding response body") != (path == "/cut" || path == "/late") {
+			t.Errorf("%s: %q, %q", path, body, failed)
+		}
+	}
+}
+
+func TestTheIDOfAStreamedBodyIsTakenUntilItsEnd(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	release := make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/held" {
+			w.(http.Flusher).Flush()
+			<-release
+		}
+	}))
+	t.Cleanup(web.Close)
+	held := toJSON(getOf(web.URL+"/held", "streamResponse", true, "requestId", "s"))
+	for i := range 2 {
+		cl.send(fmt.Sprintf(`{"id":"first %d","method":"http/request","params":%s}`, i, held))
+		cl.send(fmt.Sprintf(`{"id":"second %d","method":"http/request","params":%s}`, i, held))
+		second := cl.reply(fmt.Sprintf(`"second %d"`, i))
+		if second.Error == nil || second.Error.Code != -32602 || second.Error.Message != "http/request streamResponse requestId `s` is already active" {
+			t.Errorf("the second is answered with %s", second.raw)
+		}
+		cl.must("http/request", getOf(web.URL+"/ok", "requestId", "s"))
+		release <- struct{}{}
+		cl.body("s")
+		cl.mu.Lock()
+		cl.frames = nil
+		cl.mu.Unlock()
+	}
+}
+
+func TestAStreamedBodyWaitsForTheClientAndNothingElseForIt(t *testing.T) {
+	core := newCore(t)
+	cl, _ := core.attach("")
+	url := web(t)
+	cl.must("http/request", getOf(url+"/endless", "streamResponse", true, "requestId", "endless"))
+	for i := range 50 {
+		cl.must("environment/status", nil)
+		cl.start(fmt.Sprint("p", i), "echo hello")
+		if text, _ := cl.output(fmt.Sprint("p", i), 1); text != "hello\n" {
+			t.Errorf("a process said %q beside a body", text)
+		}
+	}
+	all, _, _ := cl.deltas("endless")
+	if len(all) == 0 {
+		t.Error("nothing of the body has come")
+	}
+	cl.cut()
+}
+
+// The end of a connection, normal or not, ends the requests that it has.
+func TestRequestsEndWithTheirConnection(t *testing.T) {
+	for what, end := range map[string]func(*client){"cut": (*client).cut, "closed": func(cl *client) { close(cl.pipe.finished) }} {
+		arrived, gone := make(chan struct{}, 2), make(chan struct{}, 2)
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/stream" {
+				w.(http.Flusher).Flush()
+			}
+			arrived <- struct{}{}
+			<-r.Context().Done()
+			gone <- struct{}{}
+		}))
+		cl, _ := newCore(t).attach("")
+		cl.must("http/request", getOf(s.URL+"/stream", "streamResponse", true))
+		cl.ask("http/request", getOf(s.URL+"/head"))
+		for range 2 {
+			awaitOne(t, what+": both requests are made", arrived)
+		}
+		end(cl)
+		_ = cl.ended()
+		for range 2 {
+			awaitOne(t, what+": the requests end with the connection", gone)
+		}
+		s.Close()
+	}
+}
+
+func awaitOne(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("it does not happen that %s", what)
+	}
+}
+
+func TestRequestsOverHTTPAreLimited(t *testing.T) {
+	core := newCore(t)
+	url := web(t)
+	cl, _ := core.attach("", func(_ *pipe, c *Config) {
+		c.HTTPRequests, c.HTTPBuffered, c.Budget = 2, 1<<20, wsconn.NewBudget(2<<20)
+	})
+	for i := range 2 {
+		cl.must("http/request", getOf(url+"/late", "streamResponse", true, "requestId", fmt.Sprint(i), "timeoutMs", 60_000))
+	}
+	refused := cl.refused("http/request", getOf(url), -32005, "at most 2 may be (http_requests_per_connection)")
+	if refused.Data["setting"] != "http_requests_per_connection" {
+		t.Errorf("more is told by %v", refused.Data)
+	}
+	cl.cut()
+
+	other, _ := core.attach("", func(_ *pipe, c *Config) { c.HTTPBuffered = 1 << 20 })
+	for range 3 { // what was gathered is given back
+		other.must("http/request", getOf(url+"/bytes/1048576"))
+		other.refused("http/request", getOf(url+"/bytes/1048577"), -32005, "ask for it with streamResponse")
+	}
+	other.must("http/request", getOf(url+"/bytes/1048577", "streamResponse", true))
+	other.body("r")
+
+	budget := wsconn.NewBudget(1 << 20)
+	poor, _ := core.attach("", func(_ *pipe, c *Config) { c.Budget = budget })
+	for range 3 {
+		poor.refused("http/request", getOf(url+"/bytes/2000000"), -32005, "incoming_bytes_total")
+		poor.must("http/request", getOf(url+"/bytes/1000000"))
+	}
+	off, _ := core.attach("", func(_ *pipe, c *Config) { c.NoHTTP = true })
+	off.refused("http/request", getOf(url), -32601, "switched off")
+	off, _ = newCore(t, func(s *coreSettings) { s.http = nil }).attach("")
+	off.refused("http/request", getOf(url), -32601, "switched off")
+}
+
+// A client that stops reading holds back the server elsewhere: of a large body
+// little is in memory.
+func TestABodyIsTakenAsFastAsTheClientReads(t *testing.T) {
+	var taken atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for piece := make([]byte, 64<<10); ; {
+			n, err := w.Write(piece)
+			if taken.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	cl, _ := newCore(t).attach("")
+	cl.must("http/request", getOf(s.URL, "streamResponse", true))
+	cl.stopReading()
+	const much = 64 << 20 // more than all buffers between
+	settle := func() {
+		for seen, still := int64(-1), 0; still < 5; time.Sleep(20 * time.Millisecond) {
+			now := taken.Load()
+			if still++; now != seen {
+				seen, still = now, 0
+			}
+			if now > much {
+				t.Fatalf("%d bytes were taken from the server elsewhere, and the client does not read", now)
+			}
+		}
+	}
+	settle()
+	before := taken.Load()
+	cl.resumeReading()
+	for begun := time.Now(); taken.Load() < before+much; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > patience {
+			t.Fatal("the body does not go on when the client reads")
+		}
+	}
+	cl.cut()
+	_ = cl.ended()
+}
