@@ -56,7 +56,7 @@ const (
 // mayBeGone reports whether the core may have forgotten a process: that comes
 // when the client has had all of it, or counts as if.
 func (m *model) mayBeGone(l *life) bool {
-	return m.removes && (l.isVague || l.hasClosed() || l.lied || time.Since(m.since) >= holePatience)
+	return m.removes && (l.isVague || l.hasClosed() || l.mayBeTaken || time.Since(m.since) >= holePatience)
 }
 
 // target finds the life that a request was about. sure says that it existed then,

@@ -69,8 +69,10 @@ type life struct {
 	killers []*asked // requests that may end it
 	loose   bool     // one of those was lost with its connection
 	inputs  []input  // of the writes to it, in their order
-	lied    bool     // the client claimed to have what it had not
-	reads   []*reported
+	// mayBeTaken says that the client may count as having all of it, because it
+	// claimed to have what it had not, or it is not known of what it read the end.
+	mayBeTaken bool
+	reads      []*reported
 }
 
 // said is an event as the client knows it.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -30,8 +31,14 @@ func (m *model) judgeRead(a *asked, f *frame) error {
 	if l == nil && sure {
 		return fmt.Errorf("there is none")
 	}
-	if err := r.checkAlone(a); err != nil || l == nil {
+	if err := r.checkAlone(a); err != nil {
 		return err
+	}
+	if l == nil {
+		for _, l := range slices.Concat(a.about, a.later) {
+			l.mayBeTaken = l.mayBeTaken || r.Closed
+		}
+		return nil
 	}
 	if l.certainty == doubted {
 		l.certainty = granted

@@ -292,7 +292,7 @@ func (w *walker) read(id string, after, most, wait uint64) {
 	a := w.ask("", "process/read", id, params)
 	a.after, a.max = after, most
 	for _, l := range about {
-		l.lied = l.lied || after > l.last()
+		l.mayBeTaken = l.mayBeTaken || after > l.last()
 	}
 }
 
