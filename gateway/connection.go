@@ -68,6 +68,7 @@ type connection struct {
 	// afterwards.
 	session     *session
 	environment *environmentInfo
+	subscribed  []string      // notifications that the client asked for
 	isLive      bool          // initialized has come
 	live        chan struct{} // closed then
 

@@ -128,6 +128,7 @@ type request struct {
 	hasLeft bool // the permit was given back
 	turn    turn
 	holds   []*hold
+	follows []byte // a notification that comes right after the answer
 }
 
 // request takes a request from the receiving goroutine.
@@ -219,7 +220,8 @@ func (r *request) answer(result any, failed *jsonrpc.Error) {
 	said := false
 	err := r.out.say(func(dst []byte) ([]byte, bool) {
 		if said {
-			return nil, false
+			dst, r.follows = append(dst, r.follows...), nil
+			return dst, len(dst) > 0
 		}
 		said = true
 		r.leavePermit()

@@ -121,7 +121,12 @@ func lastSeqOf(event *execwirev1.ProcessEvent) uint64 {
 // say tells the client of events and notes that it was told.
 func (c *connection) say(p *process, events []*execwirev1.ProcessEvent) error {
 	next, bytes := 0, 0
+	var failed []byte // what is to be said after the event
 	err := c.out.say(func(dst []byte) ([]byte, bool) {
+		if len(failed) > 0 {
+			dst, failed = append(dst, failed...), nil
+			return dst, true
+		}
 		for next < len(events) {
 			event := events[next]
 			next++
@@ -132,6 +137,7 @@ func (c *connection) say(p *process, events []*execwirev1.ProcessEvent) error {
 			bytes += len(event.GetOutput().GetData())
 			if dst = p.appendEvent(dst, event); len(dst) > 0 {
 				p.gap = nil
+				failed = c.appendLost(nil, p, event)
 				return dst, true
 			}
 		}

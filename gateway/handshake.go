@@ -10,6 +10,8 @@ import (
 type initializeParams struct {
 	ClientName      string  `param:"clientName"`
 	ResumeSessionID *string `param:"resumeSessionId,optional"`
+	// Notifications are those that clients get only if they ask for them.
+	Notifications *[]string `param:"notifications,named"`
 }
 
 // initializeResult is what initialize answers: the members of every version of
@@ -18,6 +20,9 @@ type initializeResult struct {
 	SessionID       string           `json:"sessionId"`
 	ProtocolVersion string           `json:"protocolVersion"`
 	EnvironmentInfo *environmentInfo `json:"environmentInfo"`
+	// Notifications are those of what the client asked for that will be sent,
+	// absent for a client that did not ask.
+	Notifications *[]string `json:"notifications,omitempty"`
 }
 
 // protocolVersion is for clients of the older dialect, which look for it.
@@ -37,7 +42,8 @@ func (c *connection) initialize(m jsonrpc.Message) []byte {
 		return appendRefusal(nil, m.ID, err)
 	}
 	return jsonrpc.AppendResult(nil, m.ID, initializeResult{
-		SessionID: c.session.id, ProtocolVersion: protocolVersion, EnvironmentInfo: c.environment})
+		SessionID: c.session.id, ProtocolVersion: protocolVersion, EnvironmentInfo: c.environment,
+		Notifications: c.subscribe(params.Notifications)})
 }
 
 // open attaches the session that the client asked for, and begins to feed it.

@@ -9,20 +9,22 @@ import (
 
 // listAnswer is what process/list answers.
 type listAnswer struct {
-	Processes []struct {
-		ProcessID       string
-		PID             int
-		Argv            []string
-		Cwd             string
-		Tty             bool
-		Rows, Cols      int
-		StartedAtMs     int64
-		NextSeq         int
-		Running, Closed bool
-		ExitCode        *int
-		ExitCause       *string
-	}
+	Processes     []listAnswerProcess
 	NextPageToken *string
+}
+
+type listAnswerProcess struct {
+	ProcessID       string
+	PID             int
+	Argv            []string
+	Cwd             string
+	Tty             bool
+	Rows, Cols      int
+	StartedAtMs     int64
+	NextSeq         int
+	Running, Closed bool
+	ExitCode        *int
+	ExitCause       *string
 }
 
 func (cl *client) list(members ...any) listAnswer {

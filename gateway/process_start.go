@@ -133,7 +133,7 @@ func (p *startParams) hasNUL() bool {
 func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
 	id := coreProcessID(p.ProcessID)
 	r.hold(id, false, 0)
-	_, err := r.processes.StartProcess(ctx, &execwirev1.StartProcessRequest{
+	started, err := r.processes.StartProcess(ctx, &execwirev1.StartProcessRequest{
 		SessionId:        r.session.id,
 		ProcessId:        id,
 		Command:          p.command(r),
@@ -144,9 +144,12 @@ func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 		Labels:           p.manner.labels(),
 	})
 	if err != nil {
-		return nil, p.failure(err)
+		failed := p.failure(err)
+		p.announceFailed(r, err, failed)
+		return nil, failed
 	}
 	r.renew(id, p.manner)
+	p.announceStarted(r, started.GetProcess())
 	return startResult{ProcessID: p.ProcessID, SandboxType: "none"}, nil
 }
 
