@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -212,5 +213,41 @@ func TestAnExitThatWasMissedIsSaid(t *testing.T) {
 		cl.expectNews("exited")
 		s.sendEvents("p", outputEvent(3, 1), closedEvent(4))
 		cl.expectNews("exited 3")
+	})
+}
+
+// TestNothingIsRememberedOfCommandsThatAreOver has commands close at once, late,
+// and after a resume.
+func TestNothingIsRememberedOfCommandsThatAreOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		s.last["resumed"], s.labels["resumed"] = 0, manner{older: true}.labels()
+		c, cl := core.serveHere()
+		cl.initialize("s")
+		ids := []string{"resumed"}
+		for i := range 100 {
+			id := fmt.Sprint("p", i)
+			cl.command(id, "")
+			ids = append(ids, id)
+		}
+		for i, id := range ids {
+			s.sendEvents(id, outputEvent(1, 1), exitedEvent(2))
+			if i%2 == 0 {
+				s.sendEvents(id, closedEvent(3))
+			}
+		}
+		time.Sleep(2 * closePatience)
+		for i, id := range ids {
+			if i%2 == 1 {
+				s.sendEvents(id, outputEvent(3, 1), closedEvent(4))
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.records) != 0 {
+			t.Errorf("%d processes are remembered", len(c.records))
+		}
 	})
 }
