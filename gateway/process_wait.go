@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
@@ -80,6 +81,7 @@ func (p *waitParams) wait(ctx context.Context, r *request) (*execwirev1.WaitProc
 	}
 	for wasClosed := false; ; {
 		remaining, waiting, hasLeft := time.Until(deadline), r.polls, r.isOver(ctx)
+		ask = proto.CloneOf(ask) // the core may still look at that of a call that was given up
 		switch {
 		case hasLeft:
 			ask.Wait, waiting = durationpb.New(0), ctx
