@@ -19,12 +19,15 @@ type asked struct {
 
 	refusal *wireError // what it must be answered with, if it comes out of order
 
-	about      []*life // of the process's name, at that time
-	later      []*life // and those that were started while it was in flight
-	life       *life   // of a start
-	write      *written
-	text       string // of a write
-	after, max uint64 // of a read; max 0 is none
+	about []*life // of the process's name, at that time
+	later []*life // and those that were started while it was in flight
+	life  *life   // of a start
+	write *written
+	text  string               // of a write
+	known map[string]knownThen // of a list
+
+	untilClosed bool   // of a wait
+	after, max  uint64 // of a read; max 0 is none
 	// What the client knew then of the process that a request is about.
 	knownLast     uint64
 	knownExit     bool
@@ -142,7 +145,8 @@ func (m *model) judge(a *asked, f *frame) error {
 	answers := map[string]func(*asked, *frame) error{
 		"initialize": m.judgeInitialize, "process/start": m.judgeStart, "process/read": m.judgeRead,
 		"process/write": m.judgeWrite, "process/signal": m.judgeSignal, "process/terminate": m.judgeTerminate,
-		"environment/status": m.judgeStatus,
+		"environment/status": m.judgeStatus, "process/closeStdin": m.judgeCloseStdin, "process/wait": m.judgeWait,
+		"process/list": m.judgeList, "command/exec/write": m.judgeWriteOlder, "command/exec/terminate": m.judgeTerminate,
 	}
 	if err := answers[a.method](a, f); err != nil {
 		return fmt.Errorf("%w: %w", wrong, err)

@@ -112,9 +112,13 @@ func newLife(p program, id string) *life {
 // meets notes a request that may change what the process does.
 func (l *life) meets(a *asked, perhaps bool) {
 	switch a.method {
-	case "process/terminate", "process/signal":
+	case "process/terminate", "process/signal", "command/exec/terminate":
 		l.killers = append(l.killers, a)
-	case "process/write":
+	case "process/closeStdin":
+		if l.pipe {
+			l.killers = append(l.killers, a)
+		}
+	case "process/write", "command/exec/write":
 		l.inputs = append(l.inputs, l.inputOf(a, perhaps))
 		if l.lines && strings.Contains(a.text, "\n") {
 			l.killers = append(l.killers, a)
@@ -142,7 +146,8 @@ func (l *life) mayEnd() bool { return !l.stays || l.loose || l.isVague }
 
 // wasKilled reports whether anybody tried.
 func (l *life) wasKilled() bool {
-	return l.loose || slices.ContainsFunc(l.killers, func(k *asked) bool { return k.write == nil })
+	kills := []string{"process/terminate", "process/signal", "command/exec/terminate"}
+	return l.loose || slices.ContainsFunc(l.killers, func(k *asked) bool { return slices.Contains(kills, k.method) })
 }
 
 // hasExited reports whether the client knows that it has.

@@ -44,10 +44,17 @@ var walkSteps = []step{
 	{2, stepResume},
 	{1, func(w *walker, s *steps) { w.leave() }},
 	{1, stepContest},
+	{2, func(w *walker, s *steps) { w.closeInput(s.process()) }},
+	{2, func(w *walker, s *steps) { w.wait(s.process(), s.next(2) == 1, s.next(4)*5) }},
+	{1, func(w *walker, _ *steps) { w.list() }},
+	{1, func(w *walker, s *steps) { w.writeOlder(s.process()) }},
+	{1, func(w *walker, s *steps) { w.end("", "command/exec/terminate", s.process()) }},
 }
 
-// process is one of the few names that processes of a walk have.
-func (s *steps) process() string { return []string{"p", "q", "~"}[s.next(3)] }
+// processNames are what processes of a walk are called.
+var processNames = []string{"p", "q", "~"}
+
+func (s *steps) process() string { return processNames[s.next(len(processNames))] }
 
 // key is a writeId, or none.
 func (s *steps) key() string { return []string{"", "", "k1", "k2"}[s.next(4)] }

@@ -264,6 +264,11 @@ func (w *walker) about(id string) []*life {
 // write writes a line, or a part of one.
 func (w *walker) write(id string, wholeLine bool, key string) {
 	w.t.Helper()
+	w.writeBy("process/write", id, wholeLine, key)
+}
+
+func (w *walker) writeBy(method, id string, wholeLine bool, key string) {
+	w.t.Helper()
 	w.writes++
 	text := fmt.Sprintf("w%d ", w.writes)
 	if wholeLine {
@@ -274,7 +279,7 @@ func (w *walker) write(id string, wholeLine bool, key string) {
 		params["writeId"] = key
 	}
 	about := w.about(id)
-	a := w.ask("", "process/write", id, params)
+	a := w.ask("", method, id, params)
 	a.write = &written{key: key, ask: a}
 	a.text = text
 	for _, l := range about {
