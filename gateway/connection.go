@@ -220,9 +220,13 @@ func (c *connection) end(e ending) {
 }
 
 // receive takes one message. It never waits for a request to be carried out,
-// except for initialize.
+// except for initialize; if the message is large it waits until others are read.
 func (c *connection) receive(data []byte) {
-	m, err := jsonrpc.Parse(data)
+	var m jsonrpc.Message
+	var err error
+	if !c.gateway.reading.pass(c.ctx, len(data), func() { m, err = jsonrpc.Parse(data) }) {
+		return
+	}
 	switch {
 	case err != nil:
 		c.refuse(jsonrpc.NoID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest,

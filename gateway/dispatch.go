@@ -142,7 +142,11 @@ func (c *connection) request(m jsonrpc.Message, bytes int) {
 		c.refuse(m.ID, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", shorten(m.Method)))
 		return
 	}
-	decoded, err := known.decode(m.Params)
+	var decoded call
+	var err *jsonrpc.Error
+	if !c.gateway.reading.pass(c.ctx, bytes, func() { decoded, err = known.decode(m.Params) }) {
+		return
+	}
 	if err == nil {
 		err = c.admits(known.group)
 	}
@@ -177,6 +181,7 @@ func (r *request) serve() {
 	defer r.contain()
 	defer r.leavePermit() // where nothing could be said
 	result, failed := r.carryOut()
+	r.call = nil // which must not wait for a client that does not read
 	_, streamed := result.(streamable) // what it is made from is read with the answer
 	if !streamed {
 		r.turn.end()

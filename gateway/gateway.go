@@ -65,8 +65,9 @@ type Config struct {
 // Gateway serves connections of JSON-RPC clients. All methods may be called
 // concurrently.
 type Gateway struct {
-	config Config
-	log    *slog.Logger
+	config  Config
+	log     *slog.Logger
+	reading turnstile
 }
 
 // New returns a gateway. It has nothing to be closed. A limit below 0 is a
@@ -94,7 +95,7 @@ func New(config Config) (*Gateway, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Gateway{config: config, log: config.Logger}, nil
+	return &Gateway{config: config, log: config.Logger, reading: newTurnstile()}, nil
 }
 
 // ConfigError is a limit of [Config] that is out of its range.
