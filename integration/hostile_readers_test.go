@@ -1,0 +1,69 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// readingAttacks are of those who do not read what they asked for.
+var readingAttacks = []attack{
+	{name: "output that nobody reads", most: 140, wave: func(a *assault) {
+		a.together(a.times(20), func(int) {
+			if r, ok := a.settled(); ok {
+				a.starts(r, program("flood", "-bytes", fmt.Sprint(uint64(1)<<40))...)
+			}
+		})
+	}},
+	{name: "answers that nobody reads", most: 700, wave: func(a *assault) {
+		file := filepath.Join(a.TempDir(), "large")
+		if err := os.WriteFile(file, make([]byte, 2<<20), 0o600); err != nil {
+			a.Errorf("failed to prepare: %v", err)
+			return
+		}
+		text := fmt.Sprintf(`{"id":1,"method":"fs/readFile","params":{"path":%q}}`, file)
+		frames := bytes.Repeat(maskedFrame(0x80|opText, []byte(text)), 500)
+		a.together(a.times(10), func(int) {
+			if r, ok := a.settled(); ok {
+				if err := r.raw(frames); err != nil {
+					a.Errorf("failed to ask: %v", err)
+				}
+			}
+		})
+	}},
+	{name: "refusals that nobody reads", most: 200, wave: func(a *assault) {
+		frames := bytes.Repeat(maskedFrame(0x80|opText, []byte(`{"id":1,"method":"no/such"}`)), 1000)
+		a.together(a.times(10), func(int) {
+			r, ok := a.settled()
+			if !ok {
+				return
+			}
+			for deadline := time.Now().Add(patience); r.raw(frames) == nil; {
+				if time.Now().After(deadline) {
+					a.Error("a client that reads nothing may go on asking")
+					return
+				}
+			}
+		})
+	}},
+	{name: "listings that nobody reads", most: 140, wave: func(a *assault) {
+		dir := a.TempDir()
+		for i := range 2000 {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0200d", i)), nil, 0o600); err != nil {
+				a.Errorf("failed to prepare: %v", err)
+				return
+			}
+		}
+		text := fmt.Sprintf(`{"id":1,"method":"fs/readDirectory","params":{"path":%q}}`, dir)
+		frames := bytes.Repeat(maskedFrame(0x80|opText, []byte(text)), 1000)
+		a.together(a.times(10), func(int) {
+			if r, ok := a.settled(); ok {
+				if err := r.raw(frames); err != nil {
+					a.Errorf("failed to ask: %v", err)
+				}
+			}
+		})
+	}},
+}

@@ -1,0 +1,285 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/config"
+)
+
+// attack is something that a client may do to a server. One wave of it ends by
+// itself; attackers may leave connections to be dropped at its end.
+type attack struct {
+	name string
+	// settings are those of the server, in the form NAME=value.
+	settings []string
+	// most is by how many MiB the server's memory may grow, garbage included.
+	most int64
+	wave func(a *assault)
+}
+
+// environment is that of a server which forgets the sessions of the attack soon.
+func (one attack) environment() []string {
+	return append([]string{"EXECWIRE_DEFAULT_GRACE=1s"}, one.settings...)
+}
+
+// attacks are all there are, by what they are done with.
+func attacks() []attack {
+	var all []attack
+	for _, some := range [][]attack{handshakeAttacks, frameAttacks, messageAttacks, floodAttacks, readingAttacks, sessionAttacks} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+// assault is a wave of an attack on a server. Its methods may be called by any
+// goroutine.
+type assault struct {
+	testing.TB
+	address string // of the websocket door
+	scale   int    // how much of everything: 10 in a whole run
+	before  int    // waves that were before this one
+
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu; dropped at the end of the wave
+}
+
+const smallScale = 1
+
+// wholeScale is that of a test, which is small in a short run.
+func wholeScale() int {
+	if testing.Short() {
+		return smallScale
+	}
+	return 10
+}
+
+// times is n in a whole run and less in a short one.
+func (a *assault) times(n int) int { return max(1, n*a.scale/10) }
+
+// begin runs one wave.
+func (a *assault) begin(wave func(*assault)) {
+	defer a.dropAll()
+	wave(a)
+}
+
+// owns has a connection dropped at the end of the wave.
+func (a *assault) owns(conn net.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conns = append(a.conns, conn)
+}
+
+func (a *assault) dropAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, conn := range a.conns {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = conn.Close()
+	}
+	a.conns = nil
+}
+
+// together runs one step n times at once, and waits for all.
+func (a *assault) together(n int, step func(i int)) {
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() { step(i) })
+	}
+	running.Wait()
+}
+
+// await is eventually for any goroutine.
+func (a *assault) await(what string, holds func() bool) {
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			a.Errorf("waited in vain until %s", what)
+			return
+		}
+	}
+}
+
+// connect opens a connection that says nothing.
+func (a *assault) connect() (net.Conn, bool) {
+	conn, err := net.Dial("tcp", a.address)
+	if err != nil {
+		a.Errorf("failed to connect: %v", err)
+		return nil, false
+	}
+	a.owns(conn)
+	return conn, true
+}
+
+// raider opens a websocket.
+func (a *assault) raider() (*raider, bool) {
+	link, err := upgrade(a.address, nil)
+	if err != nil {
+		a.Errorf("failed to open a websocket: %v", err)
+		return nil, false
+	}
+	a.owns(link.conn)
+	return &raider{websocketLink: link}, true
+}
+
+// settled opens a websocket and a session.
+func (a *assault) settled() (*raider, bool) {
+	r, ok := a.raider()
+	if ok {
+		if err := r.hello(""); err != nil {
+			a.Errorf("failed to open a session: %v", err)
+			return nil, false
+		}
+	}
+	return r, ok
+}
+
+// raider is a client that reads when it is told to. It is for one goroutine.
+type raider struct {
+	*websocketLink
+	session string
+}
+
+// hello shakes hands; resume is a session to take up again, or empty.
+func (r *raider) hello(resume string) error {
+	params := rpcParams{"clientName": "raider"}
+	if resume != "" {
+		params["resumeSessionId"] = resume
+	}
+	answer, err := r.ask(0, "initialize", params)
+	if err != nil {
+		return err
+	}
+	_, session, _ := strings.Cut(string(answer.Result), `"sessionId":"`)
+	r.session, _, _ = strings.Cut(session, `"`)
+	return r.send([]byte(`{"method":"initialized"}`))
+}
+
+func (e *rpcError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message) }
+
+// ask sends a request and reads until it is answered. A refusal is an error.
+func (r *raider) ask(id int, method string, params any) (rpcFrame, error) {
+	if err := r.send([]byte(requestText(id, method, params))); err != nil {
+		return rpcFrame{}, err
+	}
+	return r.reply(id)
+}
+
+// reply reads until a request is answered. A refusal is an error.
+func (r *raider) reply(id int) (rpcFrame, error) {
+	_ = r.conn.SetReadDeadline(time.Now().Add(patience))
+	for {
+		frame, err := r.receive()
+		if err == nil && frame.kind == "text" {
+			err = frame.parse()
+		}
+		switch {
+		case err != nil:
+			return frame, fmt.Errorf("%w before request %d was answered", err, id)
+		case frame.kind != "text" || frame.Method != "" || string(frame.ID) != fmt.Sprint(id):
+		case frame.Error != nil:
+			return frame, frame.Error
+		default:
+			return frame, nil
+		}
+	}
+}
+
+// ended reads until the connection has ended, and returns the code of the close,
+// 0 if there was none.
+func (r *raider) ended() (code int, err error) {
+	_ = r.conn.SetReadDeadline(time.Now().Add(patience))
+	for {
+		frame, err := r.receive()
+		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+			return code, err
+		}
+		if err != nil {
+			return code, nil
+		}
+		if frame.kind == "close" && len(frame.data) >= 2 {
+			code = int(frame.data[0])<<8 | int(frame.data[1])
+		}
+	}
+}
+
+// answers reads n answers and counts those that are refusals, by code.
+func (r *raider) answers(n int) (refused map[int]int, err error) {
+	_ = r.conn.SetReadDeadline(time.Now().Add(patience))
+	refused = map[int]int{}
+	for n > 0 {
+		frame, err := r.receive()
+		if err != nil {
+			return refused, fmt.Errorf("%w with %d answers to come", err, n)
+		}
+		if frame.kind != "text" {
+			continue
+		}
+		if err := frame.parse(); err != nil {
+			return refused, err
+		}
+		if frame.Method != "" {
+			continue
+		}
+		n--
+		if frame.Error != nil {
+			refused[frame.Error.Code]++
+		}
+	}
+	return refused, nil
+}
+
+// TestHostileClientsHarmOnlyThemselves attacks a server in a process of its own
+// in every way while a neighbour works on it, all of whose answers are right.
+// Its memory stays bounded meanwhile. Then nothing is left of the attack.
+func TestHostileClientsHarmOnlyThemselves(t *testing.T) {
+	for _, one := range attacks() {
+		t.Run(one.name, func(t *testing.T) {
+			server := serve(t, one.environment()...)
+			pid := server.serverPID(t)
+			neighbour := moveIn(t, server.address(websocketDoor))
+			neighbour.work(3)
+			kernel := benchProcess{tb: t, pid: pid}
+			before, memory := kernel.descriptors(), server.residentBytes(t, "VmRSS")
+			rounds := neighbour.besieged(one, wholeScale())
+			grown := (server.residentBytes(t, "VmHWM") - memory) >> 20
+			t.Logf("%d rounds of the neighbour; resident memory grew by up to %d MiB", rounds, grown)
+			if grown > one.most && !raceEnabled {
+				t.Errorf("resident memory grew by up to %d MiB, want at most %d", grown, one.most)
+			}
+			eventually(t, "the descriptors of the attack are closed", func() bool { return kernel.descriptors() <= before })
+			eventually(t, "the processes of the attack are gone", func() bool { return len(descendants(pid)) == 0 })
+			neighbour.work(3)
+		})
+	}
+}
+
+// keptWorkers is how many goroutines a server keeps for the next calls.
+const keptWorkers = 16
+
+// TestHostileClientsLeaveNoGoroutine is the same with a server in this program.
+func TestHostileClientsLeaveNoGoroutine(t *testing.T) {
+	slow(t)
+	for _, one := range attacks() {
+		t.Run(one.name, func(t *testing.T) {
+			server := newServer(t, func(cfg *config.Config) {
+				read, err := config.Load("", one.environment(), func(read *config.Config) { read.Listen = cfg.Listen })
+				if err != nil {
+					t.Fatal(err)
+				}
+				*cfg = read
+			})
+			neighbour := moveIn(t, server.address(websocketDoor))
+			neighbour.work(3)
+			before := runtime.NumGoroutine()
+			neighbour.besieged(one, smallScale)
+			eventually(t, "the goroutines of the attack have ended", func() bool { return runtime.NumGoroutine() <= before+keptWorkers })
+		})
+	}
+}
