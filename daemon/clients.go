@@ -65,7 +65,8 @@ func newClients(config clientsConfig) (*clients, error) {
 	translator, err := gateway.New(gateway.Config{
 		Requests: int(cfg.Requests), ControlRequests: int(cfg.ControlRequests),
 		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Budget: budget, Logger: config.logger,
-		NoHTTP: !cfg.HasHTTP(), HTTPRequests: int(cfg.HTTPConnectionRequests), HTTPBuffered: int(cfg.HTTPBuffered),
+		Processes: int(cfg.ConnectionProcesses),
+		NoHTTP:    !cfg.HasHTTP(), HTTPRequests: int(cfg.HTTPConnectionRequests), HTTPBuffered: int(cfg.HTTPBuffered),
 	})
 	if err != nil {
 		return nil, err

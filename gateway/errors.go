@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"maps"
+	"slices"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -163,4 +164,27 @@ func failureWithCode(err error, code int, text string) *jsonrpc.Error {
 	failure := failureWith(err, text)
 	failure.Code = code
 	return failure
+}
+
+// tooManyProcesses is the refusal of a start because of the bound that the
+// gateway gave the core for the session; nil for all other errors.
+func tooManyProcesses(err error) *jsonrpc.Error {
+	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES || !exceeds(err, "max_processes") {
+		return nil
+	}
+	const setting = "max_processes_per_connection"
+	limit := coreInfo(err).GetMetadata()["limit"]
+	failure := failureWith(err, "too many processes of this connection run: at most "+limit+" may ("+setting+")")
+	failure.Data = map[string]any{"reason": coreInfo(err).GetReason(), "setting": setting, "limit": limit}
+	return failure
+}
+
+// exceeds reports whether the core refused something because of a limit.
+func exceeds(err error, limit string) bool {
+	for _, detail := range status.Convert(err).Details() {
+		if quota, ok := detail.(*errdetails.QuotaFailure); ok {
+			return slices.ContainsFunc(quota.GetViolations(), func(v *errdetails.QuotaFailure_Violation) bool { return v.GetSubject() == limit })
+		}
+	}
+	return false
 }

@@ -88,7 +88,7 @@ func overWire(t testing.TB, srv *server.Server) (conn *grpc.ClientConn, hangUp f
 	if err != nil {
 		t.Fatal(err)
 	}
-	over := grpc.NewServer(grpc.ChainUnaryInterceptor(srv.UnaryInterceptors()...), grpc.ChainStreamInterceptor(srv.StreamInterceptors()...))
+	over := grpc.NewServer(grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(srv.UnaryInterceptors()...), grpc.ChainStreamInterceptor(srv.StreamInterceptors()...))
 	srv.Register(over)
 	conn, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -40,6 +40,9 @@ type Config struct {
 	// ([wsconn.OwnBytes]). It is for that of the websockets, so that it bounds
 	// messages from their first byte to their answer. nil is no bound.
 	Budget *wsconn.Budget
+	// Processes is how many processes of the session of a connection may run: that
+	// have not closed, whichever connection started them. 0 leaves it to the core.
+	Processes int
 	// Outgoing is how many bytes of refusals and of answers to what comes before
 	// initialized may wait behind a client that does not read. A client that goes
 	// on asking beyond it is disconnected, as if its connection was lost. Other
@@ -82,6 +85,7 @@ func New(config Config) (*Gateway, error) {
 		{"ControlRequests", &config.ControlRequests, DefaultControlRequests},
 		{"Incoming", &config.Incoming, DefaultIncoming},
 		{"Outgoing", &config.Outgoing, DefaultOutgoing},
+		{"Processes", &config.Processes, 0},
 		{"HTTPRequests", &config.HTTPRequests, DefaultHTTPRequests},
 		{"HTTPBuffered", &config.HTTPBuffered, DefaultHTTPBuffered},
 	} {

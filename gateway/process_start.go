@@ -216,6 +216,9 @@ func (p *startParams) io() *execwirev1.ProcessIo {
 // failure says why a start failed in the words that clients know: those of the
 // operating system.
 func (p *startParams) failure(err error) *jsonrpc.Error {
+	if exceeded := tooManyProcesses(err); exceeded != nil {
+		return exceeded
+	}
 	text := osErrorText(coreInfo(err).GetMetadata()["errno"])
 	if text == "" {
 		text = startErrors[reasonOf(err)]

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -306,11 +307,50 @@ func TestSignalInterrupts(t *testing.T) {
 	}
 }
 
+// The bound holds whatever comes at once, and for a session that is resumed.
+func TestProcessesOfAConnectionAreBounded(t *testing.T) {
+	const most, starts = 3, 40
+	core := newCore(t, func(s *coreSettings) { s.sessions.ProcessesPerSession = 10 })
+	bounded := func(_ *pipe, c *Config) { c.Processes = most }
+	cl, session := core.attach("", bounded)
+	var asks []string
+	for i := range starts {
+		asks = append(asks, cl.ask("process/start", startOf(fmt.Sprint("p", i), "exec sleep 1000")))
+	}
+	var running []string
+	for i, ask := range asks {
+		f := cl.reply(ask)
+		if f.Error == nil {
+			running = append(running, fmt.Sprint("p", i))
+			continue
+		}
+		if f.Error.Code != -32005 || !strings.Contains(f.Error.Message, "max_processes_per_connection") ||
+			f.Error.Data["setting"] != "max_processes_per_connection" || f.Error.Data["limit"] != "3" {
+			t.Fatalf("the refusal is %s", f.raw)
+		}
+	}
+	if len(running) != most {
+		t.Fatalf("%d processes run, and %d may", len(running), most)
+	}
+	cl.cut()
+	if err := cl.ended(); !errors.Is(err, errLost) {
+		t.Fatal(err)
+	}
+	resumed, _ := core.attach(session, bounded)
+	resumed.refused("process/start", startOf("q", "true"), -32005, "max_processes_per_connection")
+	resumed.must("process/terminate", map[string]any{"processId": running[0]})
+	resumed.event(running[0], "process/closed")
+	resumed.start("q", "exec sleep 1000")
+
+	other, _ := core.attach("", bounded) // has its own
+	other.start("p", "exec sleep 1000")
+}
+
 func TestLimitsOfTheCoreAreNamed(t *testing.T) {
 	cl, _ := newCore(t, func(s *coreSettings) { s.sessions.ProcessesPerSession = 1 }).attach("")
 	cl.start("one", "exec sleep 1000")
 	refusal := cl.refused("process/start", startOf("two", "true"), -32005, "")
-	if refusal.Data["reason"] != "TOO_MANY_PROCESSES" || refusal.Data["limit"] != "1" {
+	if refusal.Data["reason"] != "TOO_MANY_PROCESSES" || refusal.Data["limit"] != "1" || refusal.Data["setting"] != nil {
 		t.Errorf("%+v", refusal)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,7 @@ func (c *connection) askFor(ctx context.Context, id string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	attach := &execwirev1.SessionAttach{SessionId: id}
+	attach := &execwirev1.SessionAttach{SessionId: id, MaxProcesses: uint32(min(c.gateway.config.Processes, math.MaxUint32))}
 	if id == "" {
 		attach.WhenDetached = execwirev1.WhenDetached_WHEN_DETACHED_BLOCK
 	}

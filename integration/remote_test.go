@@ -161,7 +161,7 @@ func TestLogsPrintStreamsApart(t *testing.T) {
 
 // What is not kept any more is told of, not left out.
 func TestLogsTellOfMissingOutput(t *testing.T) {
-	server := serve(t, "EXECWIRE_RETAINED_OUTPUT_BYTES=64KiB")
+	server := serve(t, "EXECWIRE_RETAINED_OUTPUT_BYTES_PER_PROCESS=64KiB")
 	for _, d := range wires {
 		id := string(d)
 		server.detach(t, d, id, program("flood", "-bytes", "1000000"))

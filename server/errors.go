@@ -61,25 +61,26 @@ var processErrors = map[process.Kind]translation{
 // sessionErrors translates the kinds of package session; a test proves it
 // complete.
 var sessionErrors = map[session.Kind]translation{
-	session.SessionNotFound:      {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND},
-	session.ProcessNotFound:      {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND},
-	session.ProcessAlreadyExists: {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS},
-	session.ProcessOwned:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_OWNED},
-	session.StdinOffsetInvalid:   {codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID},
-	session.GraceTooLong:         {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-	session.StdinQueueFull:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL},
-	session.Draining:             {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING},
-	session.SessionAttached:      {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED},
-	session.SessionTakenOver:     {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER},
-	session.SessionClosed:        {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED},
-	session.SessionAccessDenied:  {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_SESSION_ACCESS_DENIED},
-	session.DefaultSession:       {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-	session.TooManySessionsInAll: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS},
-	session.TooManySessions:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS},
-	session.TooManyGrants:        {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-	session.TooManyProcesses:     {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
-	session.RetainedOutputFull:   {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL},
-	session.SpoolUnavailable:     {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SPOOL_UNAVAILABLE},
+	session.SessionNotFound:          {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND},
+	session.ProcessNotFound:          {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND},
+	session.ProcessAlreadyExists:     {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS},
+	session.ProcessOwned:             {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_OWNED},
+	session.StdinOffsetInvalid:       {codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID},
+	session.GraceTooLong:             {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	session.StdinQueueFull:           {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL},
+	session.Draining:                 {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING},
+	session.SessionAttached:          {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED},
+	session.SessionTakenOver:         {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER},
+	session.SessionClosed:            {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED},
+	session.SessionAccessDenied:      {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_SESSION_ACCESS_DENIED},
+	session.DefaultSession:           {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	session.TooManySessionsInAll:     {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS},
+	session.TooManySessions:          {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS},
+	session.TooManyGrants:            {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	session.TooManyProcessesAttached: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
+	session.TooManyProcesses:         {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
+	session.RetainedOutputFull:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL},
+	session.SpoolUnavailable:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SPOOL_UNAVAILABLE},
 }
 
 // Sizes of what an error says. An error travels in the trailer of its call, for
@@ -282,11 +283,12 @@ type quota struct {
 
 // sessionQuotas are the limits that kinds of package session are about.
 var sessionQuotas = map[session.Kind]quota{
-	session.StdinQueueFull:       {setting: "waiting stdin", metadata: "limit_bytes", unit: " bytes", fixed: session.MaxWaitingInput},
-	session.TooManySessionsInAll: {setting: "sessions_total", metadata: "limit"},
-	session.TooManySessions:      {setting: "sessions_per_principal", metadata: "limit"},
-	session.TooManyProcesses:     {setting: "processes_per_session", metadata: "limit"},
-	session.RetainedOutputFull:   {setting: "retained_output_bytes_total", metadata: "limit_bytes", unit: " bytes"},
+	session.StdinQueueFull:           {setting: "waiting stdin", metadata: "limit_bytes", unit: " bytes", fixed: session.MaxWaitingInput},
+	session.TooManySessionsInAll:     {setting: "sessions_total", metadata: "limit"},
+	session.TooManySessions:          {setting: "sessions_per_principal", metadata: "limit"},
+	session.TooManyProcessesAttached: {setting: "max_processes", metadata: "limit"},
+	session.TooManyProcesses:         {setting: "processes_per_session", metadata: "limit"},
+	session.RetainedOutputFull:       {setting: "retained_output_bytes_total", metadata: "limit_bytes", unit: " bytes"},
 }
 
 // fromOther translates what is neither of the domain nor foreseen: statuses of

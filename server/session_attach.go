@@ -70,6 +70,7 @@ func (s *sessionService) attach(stream attachStream, m *execwirev1.SessionAttach
 		AfterSeq:     m.GetAfterSeq(),
 		Grace:        optionalDuration(m.GetGrace()),
 		WhenDetached: whenDetached[m.GetWhenDetached()],
+		MaxProcesses: int(m.GetMaxProcesses()),
 		Ping:         a.ping,
 	})
 	if err != nil {

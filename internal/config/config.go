@@ -33,11 +33,11 @@ type Config struct {
 	FailedAttemptInterval Duration `name:"failed_attempt_interval" default:"2s" unit:"duration" min:"10ms" max:"1h" help:"How long it takes until a failed attempt of an address is forgiven."`
 
 	// RetainedOutput bounds the output kept per process.
-	RetainedOutput Bytes `name:"retained_output_bytes" default:"1MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"Output kept per process, over all its streams."`
+	RetainedOutput Bytes `name:"retained_output_bytes_per_process" default:"1MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"Output kept per process, over all its streams."`
 	// RetainedEvents bounds the events kept per process.
 	RetainedEvents Count `name:"retained_events" default:"50000" unit:"events" min:"100" max:"10000000" help:"Events kept per process."`
 	// Window bounds the output its owner has not acknowledged.
-	Window Bytes `name:"window_bytes" default:"0" unit:"bytes" min:"0" max:"1GiB" help:"Output that the owner of a process may leave unacknowledged before the process blocks. 0 means retained_output_bytes, and it is never more."`
+	Window Bytes `name:"window_bytes" default:"0" unit:"bytes" min:"0" max:"1GiB" help:"Output that the owner of a process may leave unacknowledged before the process blocks. 0 means retained_output_bytes_per_process, and it is never more."`
 	// Snapshot bounds head and tail of each stream.
 	Snapshot Bytes `name:"snapshot_bytes" default:"64KiB" unit:"bytes" min:"1KiB" max:"16MiB" help:"Head and tail kept per stream for SnapshotOutput, each."`
 	// Readers bounds the readers of one process.
@@ -109,6 +109,8 @@ type Config struct {
 	Requests Count `name:"requests_per_connection" default:"1024" unit:"requests" min:"1" max:"100000" help:"Requests of one JSON-RPC connection that may be unanswered at once. Further ones are refused."`
 	// ControlRequests are kept free for what must not wait.
 	ControlRequests Count `name:"control_requests_per_connection" default:"64" unit:"requests" min:"1" max:"10000" help:"Requests beside those that may be unanswered at once if they are for terminating, signalling and the like."`
+	// ConnectionProcesses bounds the running processes of one JSON-RPC connection.
+	ConnectionProcesses Count `name:"max_processes_per_connection" default:"0" unit:"processes" min:"0" max:"1000000" help:"Processes of one JSON-RPC connection that have not closed, those among them that the session which it resumes had before. 0 leaves it to processes_per_session, and it is never more."`
 	// Incoming bounds the requests of one JSON-RPC connection in bytes.
 	Incoming Bytes `name:"incoming_bytes_per_connection" default:"256MiB" unit:"bytes" min:"64KiB" max:"16GiB" help:"Bytes of all unanswered requests of one JSON-RPC connection together, one excepted. Further ones are refused."`
 	// IncomingTotal bounds those of all of them, from their first byte.

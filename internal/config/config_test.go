@@ -33,7 +33,7 @@ func TestEverySettingIsDescribed(t *testing.T) {
 
 func TestLoadLaysFileAndEnvironmentOverDefaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "execwire.toml")
-	text := "listen = [\"unix:///run/execwire.sock\"]\nretained_output_bytes = \"2MiB\"\nmax_wait = \"1m\"\nretained_events = 200\n"
+	text := "listen = [\"unix:///run/execwire.sock\"]\nretained_output_bytes_per_process = \"2MiB\"\nmax_wait = \"1m\"\nretained_events = 200\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +73,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"bad size", `window_bytes = "many"`, "", "is not a size"},
 		{"negative size", "window_bytes = -1", "", "is not a size"},
 		{"duration without a unit", "max_wait = 5", "", "needs a unit"},
-		{"below the range", `retained_output_bytes = "1KiB"`, "", "below 64KiB"},
-		{"above the range", "", "EXECWIRE_RETAINED_OUTPUT_BYTES=2GiB", "above 1GiB"},
+		{"below the range", `retained_output_bytes_per_process = "1KiB"`, "", "below 64KiB"},
+		{"above the range", "", "EXECWIRE_RETAINED_OUTPUT_BYTES_PER_PROCESS=2GiB", "above 1GiB"},
 		{"no connections", "connections_per_listener = 0", "", "connections_per_listener is below 1"},
 		{"too many connections", "connections_per_listener = 1000001", "", "connections_per_listener is above 1000000"},
 		{"too few streams", "streams_per_connection = 9", "", "streams_per_connection is below 10"},
@@ -89,6 +89,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"too large requests", `request_bytes = "2GiB"`, "", "request_bytes is above 1GiB"},
 		{"no requests", "requests_per_connection = 0", "", "requests_per_connection is below 1"},
 		{"too many requests", "requests_per_connection = 100001", "", "requests_per_connection is above 100000"},
+		{"too many processes", "max_processes_per_connection = 1000001", "", "max_processes_per_connection is above 1000000"},
+		{"less than no processes", "max_processes_per_connection = -1", "", "max_processes_per_connection is below 0"},
 		{"no control", "control_requests_per_connection = 0", "", "control_requests_per_connection is below 1"},
 		{"too little incoming", "incoming_bytes_per_connection = 1", "", "incoming_bytes_per_connection is below 64KiB"},
 		{"too much outgoing", `outgoing_bytes_per_connection = "2GiB"`, "", "outgoing_bytes_per_connection is above 1GiB"},

@@ -51,6 +51,9 @@ type AttachRequest struct {
 	Grace *time.Duration
 	// WhenDetached is the policy for the time without an attachment.
 	WhenDetached WhenDetached
+	// MaxProcesses is how many processes of the session may run from now on. It
+	// lowers Config.ProcessesPerSession; 0 does not.
+	MaxProcesses int
 	// Ping asks this client whether it is there, which [Attachment.Alive]
 	// answers. It must not block and may be called from any goroutine. Nil
 	// cannot be asked and so never answers.
@@ -215,7 +218,7 @@ func (r *Registry) toAttach(principal, id string) (*Session, error) {
 // newHolder prepares what an attachment needs. The file for a spool is made here,
 // because it takes time and may fail.
 func (s *Session) newHolder(req *AttachRequest) (*holder, error) {
-	a := &attaching{afterSeq: req.AfterSeq, whenDetached: req.WhenDetached}
+	a := &attaching{afterSeq: req.AfterSeq, whenDetached: req.WhenDetached, maxProcesses: req.MaxProcesses}
 	h := &holder{ping: req.Ping, grace: req.Grace, feed: newFeed(), request: a}
 	h.admit = func() error { return s.admit(a) }
 	s.mu.Lock()

@@ -43,6 +43,9 @@ const (
 	TooManyGrants
 	// TooManyProcesses: as many processes of the session run as may.
 	TooManyProcesses
+	// TooManyProcessesAttached: as many processes of the session run as its
+	// attachment lets.
+	TooManyProcessesAttached
 	// RetainedOutputFull: what may be kept of all processes leaves no room for
 	// another.
 	RetainedOutputFull
@@ -100,6 +103,8 @@ func (e *Error) text() string {
 		return fmt.Sprintf("the server has %d sessions, and no more may be: close one, or wait for one to end", e.Limit)
 	case TooManyGrants:
 		return fmt.Sprintf("session %q is granted to %d principals, and no more may: take a grant back", e.Subject, e.Limit)
+	case TooManyProcessesAttached:
+		return fmt.Sprintf("%d processes of session %q run, and who attached it lets no more: end one", e.Limit, e.Subject)
 	case TooManyProcesses:
 		return fmt.Sprintf("%d processes of session %q run, and no more may: end one", e.Limit, e.Subject)
 	case RetainedOutputFull:

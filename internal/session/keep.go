@@ -90,6 +90,7 @@ func (s *Session) settle(p *Process) {
 type attaching struct {
 	afterSeq     map[string]uint64
 	whenDetached WhenDetached
+	maxProcesses int
 	spool        *spool // made for it; nil: none was needed
 }
 
@@ -120,6 +121,7 @@ func (s *Session) onAttached(now, before *holder) {
 	if now.request.whenDetached != WhenDetachedUnchanged {
 		s.whenDetached = now.request.whenDetached
 	}
+	s.maxProcesses = now.request.maxProcesses
 	if s.spool == nil {
 		s.spool, now.request.spool = now.request.spool, nil
 	}

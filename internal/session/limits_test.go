@@ -54,6 +54,33 @@ func TestProcessesPerSessionAreBounded(t *testing.T) {
 	}
 }
 
+// Who attaches a session can lower what it may have, and raise that again.
+func TestAnAttachmentBoundsTheProcesses(t *testing.T) {
+	f := newFixture(t, session.Config{ProcessesPerSession: 3, ClosedRetention: time.Hour, DefaultGrace: time.Hour, MaxGrace: time.Hour})
+	c := f.newClient(t, session.AttachRequest{MaxProcesses: 2})
+	s := c.a.Session()
+	start := func(id string) error {
+		_, _, err := s.Start(f.ctx, id, session.Digest{1}, spec("/bin/cat"))
+		return err
+	}
+	for _, id := range []string{"p", "q"} {
+		if err := start(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantLimit(t, start("r"), session.TooManyProcessesAttached, 2)
+	c.a.Lost()
+	wantLimit(t, start("r"), session.TooManyProcessesAttached, 2)
+	c.attach(session.AttachRequest{MaxProcesses: 1})
+	wantLimit(t, start("r"), session.TooManyProcessesAttached, 1)
+	c.a.Lost()
+	c.attach(session.AttachRequest{MaxProcesses: 1000})
+	if err := start("r"); err != nil {
+		t.Error(err)
+	}
+	wantLimit(t, start("s"), session.TooManyProcesses, 3)
+}
+
 func must(t *testing.T) func(*session.Process, error) *session.Process {
 	return func(p *session.Process, err error) *session.Process {
 		t.Helper()

@@ -36,6 +36,7 @@ type Session struct {
 
 	// Of leased sessions, guarded by mu.
 	whenDetached WhenDetached
+	maxProcesses int // 0: no bound
 	attached     bool
 	feed         *feed    // of the attachment or the spooler; nil: nobody reads
 	spool        *spool   // nil: nothing was to be spooled yet
@@ -170,6 +171,9 @@ func (s *Session) refusal() error {
 	}
 	if most := s.registry.cfg.ProcessesPerSession; most > 0 && s.running >= most {
 		return &Error{Kind: TooManyProcesses, Subject: s.id, Limit: int64(most)}
+	}
+	if most := s.maxProcesses; most > 0 && s.running >= most {
+		return &Error{Kind: TooManyProcessesAttached, Subject: s.id, Limit: int64(most)}
 	}
 	return s.registry.refusal(s)
 }

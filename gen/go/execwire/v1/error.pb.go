@@ -112,7 +112,9 @@ const (
 	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_PROCESS_OWNED ErrorReason = 36
 	// The session has as many running processes as it may have; metadata "limit"
-	// says how many. RESOURCE_EXHAUSTED.
+	// says how many, and QuotaFailure which limit it is: the server's
+	// processes_per_session, or the max_processes of the attachment.
+	// RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES ErrorReason = 37
 	// The output that the server could have to keep, of all sessions together,
 	// has reached its bound; metadata "limit_bytes" says how much it is.

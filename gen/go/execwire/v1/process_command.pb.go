@@ -991,8 +991,8 @@ type ProcessLimits struct {
 	// What is added to the server's own nice value: 1 to 39 for less processor
 	// time, below 0 with privileges for more. Absent or 0 changes nothing.
 	Nice *int32 `protobuf:"varint,4,opt,name=nice,proto3,oneof" json:"nice,omitempty"`
-	// Output kept of this process in place of the server's retained_output_bytes,
-	// which it can only lower. Absent is the server's; less than 64 KiB is refused.
+	// Output kept of this process in place of the server's
+	// retained_output_bytes_per_process, which it can only lower. Absent is the server's; less than 64 KiB is refused.
 	RetainedOutputBytes *uint64 `protobuf:"varint,5,opt,name=retained_output_bytes,json=retainedOutputBytes,proto3,oneof" json:"retained_output_bytes,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache

@@ -275,7 +275,11 @@ type SessionAttach struct {
 	Grace *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3,oneof" json:"grace,omitempty"`
 	// What happens to output while nobody is attached. Unspecified leaves it as an
 	// attachment before had it.
-	WhenDetached  WhenDetached `protobuf:"varint,4,opt,name=when_detached,json=whenDetached,proto3,enum=execwire.v1.WhenDetached" json:"when_detached,omitempty"`
+	WhenDetached WhenDetached `protobuf:"varint,4,opt,name=when_detached,json=whenDetached,proto3,enum=execwire.v1.WhenDetached" json:"when_detached,omitempty"`
+	// How many processes of the session may run while it is attached like this,
+	// and after that: it lowers the server's processes_per_session. Absent or 0
+	// lowers nothing.
+	MaxProcesses  uint32 `protobuf:"varint,5,opt,name=max_processes,json=maxProcesses,proto3" json:"max_processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +340,13 @@ func (x *SessionAttach) GetWhenDetached() WhenDetached {
 		return x.WhenDetached
 	}
 	return WhenDetached_WHEN_DETACHED_UNSPECIFIED
+}
+
+func (x *SessionAttach) GetMaxProcesses() uint32 {
+	if x != nil {
+		return x.MaxProcesses
+	}
+	return 0
 }
 
 // SessionAcknowledge says that everything up to a seq was taken.
@@ -1254,13 +1265,14 @@ const file_execwire_v1_session_proto_rawDesc = "" +
 	"\vacknowledge\x18\x02 \x01(\v2\x1f.execwire.v1.SessionAcknowledgeH\x00R\vacknowledge\x124\n" +
 	"\x06detach\x18\x03 \x01(\v2\x1a.execwire.v1.SessionDetachH\x00R\x06detach\x12.\n" +
 	"\x04pong\x18\x04 \x01(\v2\x18.execwire.v1.SessionPongH\x00R\x04pongB\t\n" +
-	"\amessage\"\xb2\x02\n" +
+	"\amessage\"\xd7\x02\n" +
 	"\rSessionAttach\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12E\n" +
 	"\tafter_seq\x18\x02 \x03(\v2(.execwire.v1.SessionAttach.AfterSeqEntryR\bafterSeq\x124\n" +
 	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationH\x00R\x05grace\x88\x01\x01\x12>\n" +
-	"\rwhen_detached\x18\x04 \x01(\x0e2\x19.execwire.v1.WhenDetachedR\fwhenDetached\x1a;\n" +
+	"\rwhen_detached\x18\x04 \x01(\x0e2\x19.execwire.v1.WhenDetachedR\fwhenDetached\x12#\n" +
+	"\rmax_processes\x18\x05 \x01(\rR\fmaxProcesses\x1a;\n" +
 	"\rAfterSeqEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01B\b\n" +
