@@ -6,10 +6,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
-var errHeadTooLarge = errors.New("the head is too large")
+var (
+	errHeadTooLarge = errors.New("the head is too large")
+	errStatus       = errors.New("the status is none of HTTP")
+)
 
 // readHead reads up to the empty line that ends a head, at most limit bytes.
 func readHead(r *bufio.Reader, limit int) ([]byte, error) {
@@ -51,14 +55,18 @@ func readResponse(r *bufio.Reader, method string, limit int) (*http.Response, []
 		if err != nil {
 			return nil, nil, err
 		}
+		if response.StatusCode < http.StatusContinue {
+			return nil, nil, errStatus
+		}
 		return response, headersOf(head), nil
 	}
 }
 
 // isInterim reports whether another head follows.
 func isInterim(head []byte) bool {
-	_, rest, _ := bytes.Cut(head, []byte(" "))
-	return bytes.HasPrefix(head, []byte("HTTP/1.")) && len(rest) >= 3 && rest[0] == '1' && !bytes.HasPrefix(rest, []byte("101"))
+	version, rest, _ := bytes.Cut(head, []byte(" "))
+	code, err := strconv.Atoi(string(rest[:min(len(rest), 3)]))
+	return err == nil && bytes.HasPrefix(version, []byte("HTTP/1.")) && code/100 == 1 && code != http.StatusSwitchingProtocols
 }
 
 // headersOf are the headers of a head that net/http has accepted, in their order.

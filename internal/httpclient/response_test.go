@@ -47,6 +47,7 @@ func TestWhatIsNoResponseFails(t *testing.T) {
 		"":                                    Failed,
 		"SSH-2.0-OpenSSH\r\n":                 Failed,
 		"HTTP/1.1 200 OK\r\nContent-Len":      Failed,
+		"HTTP/1.1 099 Low\r\n\r\n":            Failed,
 		"\r\n\r\n":                            Failed,
 		"HTTP/1.1 abc OK\r\n\r\n":             Failed,
 		"HTTP/1.1 200 OK\r\nno colon\r\n\r\n": Failed,
