@@ -210,3 +210,22 @@ func TestLateOutputOfACommandIsSaid(t *testing.T) {
 		t.Errorf("the client is told by %q", got)
 	}
 }
+
+// TestCommandsAreToldOfInTheirDialectAlone has a client that asked for more
+// notifications of the newer one.
+func TestCommandsAreToldOfInTheirDialectAlone(t *testing.T) {
+	cl := newCore(t).connect()
+	cl.must("initialize", map[string]any{"clientName": "test", "notifications": []string{"process/started", "process/failed"}})
+	cl.notify("initialized", nil)
+	cl.command("p", "echo hello")
+	cl.refused("command/exec", startOf("q", "", "argv", []string{"/no/such"}), -32603, "No such file or directory")
+	cl.commandOutput("p", 1)
+	cl.start("new", "")
+	cl.event("new", "process/started")
+	cl.event("new", "process/closed")
+	for _, f := range cl.all() {
+		if strings.HasPrefix(f.Method, "process/") && f.Params.ProcessID != "new" {
+			t.Errorf("the client is told %s", f.raw)
+		}
+	}
+}

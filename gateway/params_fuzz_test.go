@@ -115,6 +115,8 @@ var paramSeeds = []string{
 		`"envPolicy":{"inherit":"core","ignoreDefaultExcludes":true,"exclude":["*X*"],"set":{"B":"2"},"includeOnly":[]},` +
 		`"sandbox":{"permissions":{"type":"disabled"}},"enforceManagedNetwork":false,"managedNetwork":null}`,
 	`["p",["a"],"file:///tmp",{},false]`,
+	`{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"outputBytesCap":16384,"arg0":null}`,
+	`["p",["a"],"/tmp",{},true,18446744073709551615,"x"]`,
 	`{"processId":"p","argv":[],"cwd":"/","env":{},"tty":false}`,
 	`{"processId":"p","argv":["a\u0000"],"cwd":"file:///%00","env":{"":""},"tty":false}`,
 	`{"processId":"\ud83d\ude00~","afterSeq":18446744073709551615,"maxBytes":0,"waitMs":1e3}`,
