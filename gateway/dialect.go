@@ -49,3 +49,26 @@ func mannerOf(described *execwirev1.Process) manner {
 	}
 	return manner{older: labels[dialectLabel] == olderDialect, window: max(window, 0)}
 }
+
+// recognize learns the manner of a process that begins to speak. Where a session
+// was resumed that need not be one of this connection: a start that the lost one
+// had asked for may have been carried out only now.
+func (c *connection) recognize(id string, events []*execwirev1.ProcessEvent) {
+	if !c.session.resumed || len(events) == 0 || events[0].GetSeq() != 1 {
+		return
+	}
+	response, err := c.processes.GetProcess(c.ctx, &execwirev1.GetProcessRequest{SessionId: c.session.id, ProcessId: id})
+	if err != nil {
+		return // what it says counts as said by process/start
+	}
+	m := mannerOf(response.GetProcess())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch p := c.record(id); {
+	case p.renewed != nil:
+	case p.closed:
+		p.renewed = &m
+	case p.received == 0:
+		p.manner = m
+	}
+}

@@ -19,6 +19,7 @@ func (c *connection) feed(s *session) {
 		}
 		switch m := response.GetMessage().(type) {
 		case *execwirev1.AttachSessionResponse_Events:
+			c.recognize(m.Events.GetProcessId(), m.Events.GetEvents())
 			if !c.isReady() || c.deliver(m.Events.GetProcessId(), m.Events.GetEvents()) != nil {
 				return
 			}

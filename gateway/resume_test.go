@@ -11,6 +11,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 // drop breaks the client's connection and waits until nothing is left of it.
@@ -270,4 +272,16 @@ func TestASessionThatWasTakenOverIsNotEnded(t *testing.T) {
 			t.Error("the session was ended")
 		}
 	})
+}
+
+// TestAStartThatOutlivesItsConnectionKeepsItsDialect resumes a session before a
+// start that the lost connection asked for is carried out.
+func TestAStartThatOutlivesItsConnectionKeepsItsDialect(t *testing.T) {
+	s, core := newScriptedCore(t)
+	s.describe = func() *execwirev1.Process {
+		return &execwirev1.Process{Labels: manner{older: true}.labels()}
+	}
+	cl, _ := core.attach("s")
+	s.say("p", 1)
+	cl.event("p", "command/exec/outputDelta")
 }

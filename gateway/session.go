@@ -22,8 +22,9 @@ const attachTime = 30 * time.Second
 
 // session is the session of a connection, which it has attached.
 type session struct {
-	id     string
-	stream grpc.BidiStreamingClient[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]
+	id      string
+	resumed bool // another connection had it
+	stream  grpc.BidiStreamingClient[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]
 	// windowBytes and windowEvents are how much may be unacknowledged of a process.
 	windowBytes, windowEvents uint64
 
@@ -74,7 +75,7 @@ func (c *connection) askFor(ctx context.Context, id string) (*session, error) {
 		return nil, errors.New("the core's first answer was not that the session is attached")
 	}
 	s := &session{
-		id: attached.GetSession().GetSessionId(), stream: stream,
+		id: attached.GetSession().GetSessionId(), resumed: id != "", stream: stream,
 		windowBytes: attached.GetOutputWindowBytes(), windowEvents: attached.GetOutputWindowEvents(),
 	}
 	if id != "" {
