@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -117,18 +118,23 @@ func (m *model) notified(f *frame, at time.Time) error {
 	if m.phase != live {
 		return fmt.Errorf("this came before initialized: %s", f.raw)
 	}
-	s, err := saidOf(f)
-	if err != nil {
-		return err
-	}
 	var latest *life // what was told to have closed says nothing more
 	for _, l := range m.lives[f.Params.ProcessID] {
-		if l.certainty != refused && (latest == nil || latest.closed > 0 && latest.pushed == latest.closed) {
+		if l.certainty != refused && (latest == nil || latest.isTold || latest.closed > 0 && latest.pushed == latest.closed) {
 			latest = l
 		}
 	}
 	if latest == nil || f.Params.Gap != nil {
 		return fmt.Errorf("this cannot be: %s", f.raw)
+	}
+	if isOlder := strings.HasPrefix(f.Method, "command/"); isOlder != latest.isOlder && !latest.isVague {
+		return fmt.Errorf("this is not its dialect: %s", f.raw)
+	} else if isOlder {
+		return latest.notifiedOlder(f, at)
+	}
+	s, err := saidOf(f)
+	if err != nil {
+		return err
 	}
 	return latest.push(f.Params.Seq, s, at)
 }
@@ -143,7 +149,7 @@ func (m *model) judge(a *asked, f *frame) error {
 		return nil
 	}
 	answers := map[string]func(*asked, *frame) error{
-		"initialize": m.judgeInitialize, "process/start": m.judgeStart, "process/read": m.judgeRead,
+		"initialize": m.judgeInitialize, "process/start": m.judgeStart, "command/exec": m.judgeStart, "process/read": m.judgeRead,
 		"process/write": m.judgeWrite, "process/signal": m.judgeSignal, "process/terminate": m.judgeTerminate,
 		"environment/status": m.judgeStatus, "process/closeStdin": m.judgeCloseStdin, "process/wait": m.judgeWait,
 		"process/list": m.judgeList, "command/exec/write": m.judgeWriteOlder, "command/exec/terminate": m.judgeTerminate,
@@ -219,9 +225,12 @@ func (m *model) judgeStart(a *asked, f *frame) error {
 		a.life.certainty = refused
 		return nil
 	}
-	var answer startResult
-	if err := result(f, &answer); err != nil || answer != (startResult{ProcessID: a.process, SandboxType: "none"}) {
-		return fmt.Errorf("the result is %s: %v", f.Result, err)
+	judge := judgeStarted
+	if a.life.isOlder {
+		judge = judgeStartedOlder
+	}
+	if err := judge(a, f); err != nil {
+		return err
 	}
 	if before != nil && before.certainty == doubted {
 		before.certainty = refused
@@ -231,6 +240,14 @@ func (m *model) judgeStart(a *asked, f *frame) error {
 	now := slices.Index(lives, a.life)
 	m.past = append(m.past, lives[:now]...)
 	m.lives[a.process] = lives[now:]
+	return nil
+}
+
+func judgeStarted(a *asked, f *frame) error {
+	var answer startResult
+	if err := result(f, &answer); err != nil || answer != (startResult{ProcessID: a.process, SandboxType: "none"}) {
+		return fmt.Errorf("the result is %s: %v", f.Result, err)
+	}
 	return nil
 }
 

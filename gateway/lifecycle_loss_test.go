@@ -39,7 +39,7 @@ func (w *walker) doubt() {
 	for _, a := range w.model.pending {
 		switch {
 		case a.refusal != nil:
-		case a.method == "process/start":
+		case a.life != nil:
 			w.doubtStart(a)
 		case a.write != nil:
 			a.write.lost = true

@@ -44,6 +44,7 @@ var walkSteps = []step{
 	{2, stepResume},
 	{1, func(w *walker, s *steps) { w.leave() }},
 	{1, stepContest},
+	{3, func(w *walker, s *steps) { w.startOlder(s.process(), programs[s.next(len(programs))]) }},
 	{2, func(w *walker, s *steps) { w.closeInput(s.process()) }},
 	{2, func(w *walker, s *steps) { w.wait(s.process(), s.next(2) == 1, s.next(4)*5) }},
 	{1, func(w *walker, _ *steps) { w.list() }},
@@ -206,18 +207,18 @@ func (w *walker) learnAll(l *life) {
 		w.read(l.id, l.last(), 0, 100)
 	}
 	if !l.resumed {
-		w.takeUntil(func() bool { return l.closed > 0 && l.closed == l.pushed })
+		w.takeUntil(func() bool { return l.isTold || l.closed > 0 && l.closed == l.pushed })
 	}
 	w.read(l.id, 0, 0, 0)
 	w.settle()
 }
 
 // checkLives checks what is over, but for that of which the client may have
-// missed a part, and which was forgotten when it had taken the rest.
+// missed a part, or was not told all, and which was forgotten then.
 func (w *walker) checkLives(over []*life) {
 	w.t.Helper()
 	for _, l := range over {
-		if l.certainty != granted || w.model.removes && l.wasResumed {
+		if l.certainty != granted || w.model.removes && (l.wasResumed || l.isOlder) {
 			continue
 		}
 		if err := l.complete(); err != nil {

@@ -238,12 +238,18 @@ func (w *walker) start(id string, p program) {
 	a := w.ask("", "process/start", id, map[string]any{"processId": id, "argv": p.argv, "cwd": "/",
 		"env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": p.tty, "pipeStdin": p.pipe})
 	a.life = newLife(p, id)
-	if a.refusal != nil || p.fails {
+	w.begin(a)
+}
+
+// begin has a life begin if its start is not refused.
+func (w *walker) begin(a *asked) {
+	a.life.begun = a
+	if a.refusal != nil || a.life.fails {
 		return
 	}
-	w.model.lives[id] = append(w.model.lives[id], a.life)
+	w.model.lives[a.process] = append(w.model.lives[a.process], a.life)
 	for _, other := range w.model.pending {
-		if other.process == id && other.life == nil && other.refusal == nil {
+		if other.process == a.process && other.life == nil && other.refusal == nil {
 			other.later = append(other.later, a.life) // which may overtake it
 			a.life.meets(other, true)
 		}
