@@ -59,8 +59,9 @@ func (p *httpPlaces) enter(params *httpRequestParams) {
 	p.underWay++
 	params.place = &httpPlace{of: p}
 	if params.StreamResponse {
-		p.streaming[params.RequestID] = struct{}{}
-		params.place.streaming = &params.RequestID
+		id := params.RequestID // and not the parameters, which have a body
+		p.streaming[id] = struct{}{}
+		params.place.streaming = &id
 	}
 }
 
