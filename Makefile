@@ -75,6 +75,11 @@ bench: ## measure against the budgets and write the table of docs/perf.md
 	CGO_ENABLED=0 EXECWIRE_BENCH_TABLE=$(CURDIR)/docs/perf.md \
 		go test -timeout 15m -run '^$$' -bench '^BenchmarkBudgets$$' -benchtime 1x ./integration
 
+.PHONY: bench-hostile
+bench-hostile: ## measure what attacks cost a neighbour and write the table of docs/reliability.md
+	CGO_ENABLED=0 EXECWIRE_HOSTILE_TABLE=$(CURDIR)/docs/reliability.md \
+		go test -timeout 15m -run '^$$' -bench '^BenchmarkHostile$$' -benchtime 1x ./integration
+
 .PHONY: bench-packages
 bench-packages: ## run the benchmarks of single packages
 	go test -run '^$$' -bench . -benchmem ./client ./gateway/... ./internal/... ./server

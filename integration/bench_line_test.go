@@ -58,8 +58,13 @@ const (
 	tableEnd   = "<!-- to here -->"
 )
 
-// updateTable replaces what is between the markers of a document.
+// updateTable replaces the table of a document.
 func updateTable(path string, rows [][]line) error {
+	return replaceBetweenMarkers(path, measuredOn()+"\n\n"+table(rows))
+}
+
+// replaceBetweenMarkers replaces what is between the markers of a document.
+func replaceBetweenMarkers(path, table string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -69,7 +74,7 @@ func updateTable(path string, rows [][]line) error {
 	if !begins || !ends {
 		return fmt.Errorf("%s has no place for the table: it needs the lines %q and %q", path, tableBegin, tableEnd)
 	}
-	text = []byte(before + tableBegin + "\n\n" + measuredOn() + "\n\n" + table(rows) + "\n" + tableEnd + after)
+	text = []byte(before + tableBegin + "\n\n" + table + "\n" + tableEnd + after)
 	return os.WriteFile(path, text, 0o644)
 }
 

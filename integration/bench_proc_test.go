@@ -45,7 +45,20 @@ func (p benchProcess) resident() int64 {
 	return p.memory("Rss")
 }
 
-// share is the same, with what several processes use counted in parts.
+// peak is the most that was in use so far, in bytes.
+func (p benchProcess) peak() int64 {
+	p.tb.Helper()
+	for line := range strings.Lines(string(p.read("status"))) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	p.tb.Fatalf("the kernel does not say how much memory process %d used", p.pid)
+	return 0
+}
+
+// share is that of resident, with what several processes use counted in parts.
 func (p benchProcess) share() int64 {
 	p.tb.Helper()
 	return p.memory("Pss")
