@@ -68,7 +68,7 @@ func (c *connection) recognize(id string, events []*execwirev1.ProcessEvent) {
 	case p.renewed != nil:
 	case p.closed:
 		p.renewed = &m
-	case p.received == 0:
+	case p.received == 0 && p.manner == (manner{}): // else the list of processes had it
 		p.manner = m
 	}
 }
