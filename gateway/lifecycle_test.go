@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -249,7 +250,7 @@ func (w *walker) reusableID(s *steps) string {
 		return ""
 	}
 	for _, a := range w.model.pending {
-		isOfEnd := func(other *asked) bool { return other.id == a.id && other.method == "process/terminate" }
+		isOfEnd := func(other *asked) bool { return other.id == a.id && strings.HasSuffix(other.method, "/terminate") }
 		if a.refusal == nil && !slices.ContainsFunc(w.model.pending, isOfEnd) {
 			return a.id
 		}
