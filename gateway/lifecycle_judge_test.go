@@ -100,7 +100,7 @@ func (m *model) told(f *frame, at time.Time) error {
 	}
 	problems := fmt.Errorf("no other request awaits this answer: %s", f.raw)
 	for i, a := range m.pending {
-		if a.id != string(f.ID) {
+		if a.id != string(f.ID) || a.refusal == nil && isAnswerOfEnd(f) != a.isEnd() {
 			continue
 		}
 		problem := m.judge(a, f)
@@ -112,6 +112,18 @@ func (m *model) told(f *frame, at time.Time) error {
 		problems = errors.Join(problem, problems)
 	}
 	return problems
+}
+
+// isEnd reports whether a request is a termination: what walks send under an id
+// that is in use.
+func (a *asked) isEnd() bool { return strings.HasSuffix(a.method, "/terminate") }
+
+// isAnswerOfEnd reports whether an answer is one to a termination, which no other
+// request has.
+func isAnswerOfEnd(f *frame) bool {
+	var members map[string]json.RawMessage
+	err := json.Unmarshal(f.Result, &members)
+	return err == nil && len(members) == 1 && members["running"] != nil
 }
 
 func (m *model) notified(f *frame, at time.Time) error {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -250,7 +249,7 @@ func (w *walker) reusableID(s *steps) string {
 		return ""
 	}
 	for _, a := range w.model.pending {
-		isOfEnd := func(other *asked) bool { return other.id == a.id && strings.HasSuffix(other.method, "/terminate") }
+		isOfEnd := func(other *asked) bool { return other.id == a.id && other.isEnd() }
 		if a.refusal == nil && !slices.ContainsFunc(w.model.pending, isOfEnd) {
 			return a.id
 		}
@@ -277,19 +276,42 @@ func FuzzLifecycle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input []byte) { walk(t, cores, input) })
 }
 
-// walks is how many walks TestLifecycleWalks goes, some at a time.
-const walks, walksAtOnce = 160, 4
+// How many walks TestLifecycleWalks goes, also with -short, and how many at a time.
+const walks, walksInShort, walksAtOnce = 160, 40, 4
 
 // TestLifecycleWalks is FuzzLifecycle on random steps, the same each time.
 func TestLifecycleWalks(t *testing.T) {
-	cores := newLifecycleCores(t)
+	cores, most := newLifecycleCores(t), uint64(walks)
+	if testing.Short() {
+		most = walksInShort
+	}
 	for group := range uint64(walksAtOnce) {
 		t.Run(fmt.Sprint("group ", group), func(t *testing.T) {
 			t.Parallel()
-			for seed := group; seed < walks; seed += walksAtOnce {
+			for seed := group; seed < most; seed += walksAtOnce {
 				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { walk(t, cores, randomSteps(1000+seed)) })
 			}
 		})
+	}
+}
+
+// TestAnswersUnderOneID gives a termination the id of each other request in
+// flight: the model takes no answer for that of another.
+func TestAnswersUnderOneID(t *testing.T) {
+	answers := map[string]string{
+		"process/list": `{"processes":[],"nextPageToken":null}`, "process/signal": `{}`, "process/write": `{"status":"unknownProcess"}`,
+		"process/closeStdin": `{"status":"unknownProcess"}`, "environment/status": `{"status":"ready"}`,
+	}
+	for method, answer := range answers {
+		for _, first := range []int{0, 1} {
+			m := model{phase: live, pending: []*asked{{id: "1", method: method, process: "p", write: &written{}}, {id: "1", method: "process/terminate", process: "p"}}}
+			left := m.pending[1-first]
+			said := []string{answer, `{"running":false}`}
+			f := &frame{ID: []byte("1"), Result: []byte(said[first])}
+			if err := m.told(f, time.Now()); err != nil || len(m.pending) != 1 || m.pending[0] != left {
+				t.Errorf("%s of %s and a termination: %v, and %d are awaited", said[first], method, err, len(m.pending))
+			}
+		}
 	}
 }
 
