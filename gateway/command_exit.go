@@ -67,7 +67,18 @@ func (c *connection) sayLateExit(p *process) error {
 		p.gap = nil
 		return dst, true
 	})
+	if err == nil {
+		c.noteExitTold(p)
+	}
 	return c.noteUnsaid(err)
+}
+
+// noteExitTold has it proven that the client has the exit.
+func (c *connection) noteExitTold(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.exitTold = true
+	c.marks.note(p, 0, 0)
 }
 
 // stopCloseWait stops the timer of a process. mu is held.

@@ -32,7 +32,7 @@ func (p *process) appendCommandEvent(dst []byte, event *execwirev1.ProcessEvent)
 		dst = appendGap(dst, p.gap)
 		return append(dst, `}}`...)
 	case *execwirev1.ProcessEvent_Closed:
-		if !p.exitSaid {
+		if p.exit > 0 && !p.exitSaid { // else it was told, perhaps over another connection
 			return p.appendCommandExited(dst)
 		}
 	}

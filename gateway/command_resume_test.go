@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -45,6 +46,33 @@ func TestAResumedSessionKeepsTheDialect(t *testing.T) {
 	if _, code := other.commandOutput("old", 2); code != 5 {
 		t.Errorf("the old one exited with %d", code)
 	}
+}
+
+// TestAnExitIsToldOnceAcrossACut cuts the connection before and after the exit is
+// told of a process that has left something behind.
+func TestAnExitIsToldOnceAcrossACut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl, _ := core.attach("")
+		cl.command("p", "")
+		s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), outputEvent(3, 1))
+		time.Sleep(closePatience / 2)
+		cl.expectNews("1 3")
+		if told := s.wasTold(); told != "p 1" {
+			t.Errorf("before the exit is told, the core is told %q", told)
+		}
+		time.Sleep(closePatience)
+		cl.expectNews("1 3 exited")
+		if told := s.wasTold(); told != "p 1, p 3" {
+			t.Errorf("after it was told, the core is told %q", told)
+		}
+		cl.drop()
+		s.last["p"] = 3
+		cl, _ = core.attach("s")
+		s.sendEvents("p", outputEvent(4, 1), closedEvent(5)) // what follows what it was told
+		time.Sleep(time.Hour)
+		cl.expectNews("4")
+	})
 }
 
 // TestExactBytesOfACommandAcrossCuts cuts a connection again and again while a

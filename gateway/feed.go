@@ -167,7 +167,7 @@ func (c *connection) noteSaid(p *process, events []*execwirev1.ProcessEvent, byt
 	p.push(last.GetSeq())
 	c.marks.note(p, bytes, len(events))
 	if last.GetClosed() != nil {
-		p.closed = true
+		p.closed, p.exitTold = true, true
 		c.marks.hurry()
 	}
 }

@@ -29,11 +29,12 @@ type process struct {
 	renewed *manner                // of another that was started under the id; its events are to come
 	closed  bool                   // its closed event was said
 	exit    uint64                 // the seq of its exited event, 0 while not known
-	ended   *execwirev1.ExitRecord // what that says, or what the core said at the resume
+	ended   *execwirev1.ExitRecord // what that says
 
 	closeWait *time.Timer // runs while an exit waits for the close to be said
 	exitDue   bool        // the close is late: the exit is to be said
 	exitSaid  bool        // in the older dialect, by who speaks of the process
+	exitTold  bool        // the same, when the transport has it
 
 	progress
 }

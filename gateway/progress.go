@@ -56,7 +56,7 @@ func (p *process) restart() {
 		p.manner = *p.renewed
 	}
 	p.renewed, p.closed, p.exit, p.ended, p.gap = nil, false, 0, nil, nil
-	p.closeWait, p.exitDue, p.exitSaid = nil, false, false
+	p.closeWait, p.exitDue, p.exitSaid, p.exitTold = nil, false, false, false
 }
 
 // proven is what would be proven of a process by a watermark now.
@@ -67,7 +67,17 @@ type proven struct {
 }
 
 func (p *process) provable() proven {
-	return proven{process: p, generation: p.generation, said: p.said, read: p.read}
+	return proven{process: p, generation: p.generation, said: p.provablySaid(), read: p.read}
+}
+
+// provablySaid is up to where the client has everything that it is to be told if
+// it has what was pushed. The exit may be told after what follows it: until then a
+// connection that resumes the session must get it again.
+func (p *process) provablySaid() uint64 {
+	if p.manner.older && p.exit > 0 && !p.exitTold {
+		return min(p.said, p.exit-1)
+	}
+	return p.said
 }
 
 // prove notes that the client has what a watermark proved. That it was pushed
@@ -126,5 +136,5 @@ func (p *process) unacknowledged() (seq uint64, isNews bool) {
 
 // isUnproven reports whether a watermark would prove something.
 func (p *process) isUnproven() bool {
-	return p.read > p.taken || p.hole == 0 && p.said > p.taken
+	return p.read > p.taken || p.hole == 0 && p.provablySaid() > p.taken
 }

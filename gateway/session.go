@@ -101,7 +101,7 @@ func (c *connection) findHoles(ctx context.Context, sessionID string) error {
 				continue
 			}
 			p := c.record(described.GetProcessId())
-			p.missed, p.hole, p.manner, p.ended = last, last, m, described.GetExit()
+			p.missed, p.hole, p.manner = last, last, m
 		}
 		c.mu.Unlock()
 		if token = page.GetNextPageToken(); token == "" {
