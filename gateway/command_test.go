@@ -151,7 +151,7 @@ func TestBothDialectsOnOneConnection(t *testing.T) {
 
 // TestCommandsAreAnsweredBeforeWhatTheyCause looks at starts, echoes and kills.
 func TestCommandsAreAnsweredBeforeWhatTheyCause(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+	cl, _ := newCore(t, patientHolds).attach("")
 	for i := range 50 {
 		id := fmt.Sprint("p", i)
 		start := cl.ask("command/exec", startOf(id, "echo ready; exec cat", "tty", true))

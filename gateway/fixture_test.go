@@ -25,6 +25,7 @@ const patience = 2 * time.Minute
 type core struct {
 	t       testing.TB
 	channel grpc.ClientConnInterface
+	patient bool // as coreSettings has it
 }
 
 // coreSettings are what tests change of a core.
@@ -32,6 +33,7 @@ type coreSettings struct {
 	limits   server.Limits
 	sessions coresession.Config
 	wire     bool // the core is reached over a connection
+	patient  bool // events are held back for as long as it takes
 
 	noDirect, noPrepared bool // forms of commands are switched off
 	http                 *httpclient.Client
@@ -65,7 +67,7 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))
 	srv.Register(channel)
-	c := &core{t: t, channel: channel}
+	c := &core{t: t, channel: channel, patient: set.patient}
 	hangUp := func() {}
 	if set.wire {
 		c.channel, hangUp = overWire(t, srv)
@@ -80,6 +82,10 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 	})
 	return c
 }
+
+// patientHolds has every answer precede what it causes, however slow this machine
+// is.
+func patientHolds(s *coreSettings) { s.patient = true }
 
 // overWire serves gRPC on loopback.
 func overWire(t testing.TB, srv *server.Server) (conn *grpc.ClientConn, hangUp func()) {
@@ -113,6 +119,9 @@ func (c *core) connect(change ...func(*pipe, *Config)) *client {
 	gateway, err := New(config)
 	if err != nil {
 		c.t.Fatal(err)
+	}
+	if c.patient {
+		gateway.holds = holdLimits{patience, patience}
 	}
 	ctx, cancel := context.WithCancelCause(c.t.Context())
 	cl := &client{t: c.t, pipe: p, ctx: ctx, served: make(chan error, 1), gate: make(chan struct{}), quota: -1}

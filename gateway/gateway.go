@@ -71,6 +71,7 @@ type Gateway struct {
 	config  Config
 	log     *slog.Logger
 	reading turnstile
+	holds   holdLimits
 }
 
 // New returns a gateway. It has nothing to be closed. A limit below 0 is a
@@ -99,7 +100,7 @@ func New(config Config) (*Gateway, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Gateway{config: config, log: config.Logger, reading: newTurnstile()}, nil
+	return &Gateway{config: config, log: config.Logger, reading: newTurnstile(), holds: holdLimits{holdForOutput, holdForEnd}}, nil
 }
 
 // ConfigError is a limit of [Config] that is out of its range.

@@ -16,6 +16,9 @@ const (
 	holdForEnd = 2 * time.Second
 )
 
+// holdLimits are those of a gateway: holdForOutput and holdForEnd.
+type holdLimits struct{ output, end time.Duration }
+
 // hold keeps events of a process back until the request that causes them is
 // answered.
 type hold struct {
@@ -48,8 +51,8 @@ func (r *request) hold(id string, endOnly bool, limit time.Duration) {
 
 // holdForSignal is hold for what may have the process speak, and end.
 func (r *request) holdForSignal(id string) {
-	r.hold(id, false, holdForOutput)
-	r.hold(id, true, holdForEnd)
+	r.hold(id, false, r.gateway.holds.output)
+	r.hold(id, true, r.gateway.holds.end)
 }
 
 // release ends the holds of a request and says what they held back.

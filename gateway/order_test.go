@@ -56,7 +56,7 @@ func TestAnswersPrecedeWhatTheyCause(t *testing.T) {
 
 // TestWritesAndEndsAreAnsweredFirst looks at what an echo and a kill cause.
 func TestWritesAndEndsAreAnsweredFirst(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+	cl, _ := newCore(t, patientHolds).attach("")
 	for i := range 50 {
 		id := fmt.Sprint("p", i)
 		start := cl.ask("process/start", startOf(id, "exec cat", "pipeStdin", true))

@@ -11,7 +11,7 @@ const signalsHeard = `for s in HUP INT QUIT USR1 USR2 WINCH CONT; do trap "echo 
 trap 'echo heard TERM; exit 9' TERM; echo ready; while :; do sleep 0.01; done`
 
 func TestAnySignalCanBeSent(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+	cl, _ := newCore(t, patientHolds).attach("")
 	cl.start("p", signalsHeard)
 	cl.event("p", "process/output")
 	for _, test := range []struct {

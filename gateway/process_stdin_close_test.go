@@ -44,7 +44,7 @@ func TestCloseStdinFollowsTheWritesBefore(t *testing.T) {
 
 // The answer precedes the end that it causes.
 func TestCloseStdinIsAnsweredFirst(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+	cl, _ := newCore(t, patientHolds).attach("")
 	for i := range 50 {
 		id := fmt.Sprint("p", i)
 		cl.start(id, "exec cat", "pipeStdin", true)

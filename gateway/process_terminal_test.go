@@ -10,7 +10,7 @@ import (
 const terminalSizes = `trap 'stty size' WINCH; stty size; while :; do sleep 0.01; done`
 
 func TestATerminalHasTheSizeThatItIsGiven(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+	cl, _ := newCore(t, patientHolds).attach("")
 	said := func(text string) {
 		t.Helper()
 		cl.wait("the size "+text, func(frame) bool { return strings.Contains(saidIn(cl.frames, "p"), text+"\r\n") })

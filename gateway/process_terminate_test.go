@@ -29,7 +29,7 @@ func TestGracefulTerminationAsksFirst(t *testing.T) {
 	cl, _ := newCore(t).attach("")
 	cl.start("obeys", "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
 	cl.event("obeys", "process/output")
-	got := cl.terminate("obeys", "mode", "graceful")
+	got := cl.terminate("obeys", "mode", "graceful", "timeoutMs", 3_600_000)
 	if !got.Running || got.ExitCode == nil || *got.ExitCode != 5 || got.Method == nil {
 		t.Errorf("%+v", got)
 	}
@@ -52,7 +52,7 @@ func TestGracefulTerminationAsksFirst(t *testing.T) {
 }
 
 func TestForcedTerminationSaysHowItWasDone(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+	cl, _ := newCore(t, patientHolds).attach("")
 	cl.start("p", "trap '' TERM; echo ready; sleep 1000 & wait")
 	cl.event("p", "process/output")
 	ask := cl.ask("process/terminate", map[string]any{"processId": "p", "mode": "force"})
