@@ -54,6 +54,20 @@ func TestProcessesPerSessionAreBounded(t *testing.T) {
 	}
 }
 
+// Who has read the end of a process may start another at once.
+func TestAProcessThatHasClosedMakesRoomAtOnce(t *testing.T) {
+	f := newFixture(t, session.Config{ProcessesPerSession: 1})
+	for i := range 300 {
+		p, _, err := f.Start(f.ctx, fmt.Sprint("p", i), session.Digest{1}, spec("/bin/true"))
+		if err != nil {
+			t.Fatalf("process %d: %v", i, err)
+		}
+		for !p.Log().Stats().Closed {
+			runtime.Gosched()
+		}
+	}
+}
+
 // Who attaches a session can lower what it may have, and raise that again.
 func TestAnAttachmentBoundsTheProcesses(t *testing.T) {
 	f := newFixture(t, session.Config{ProcessesPerSession: 3, ClosedRetention: time.Hour, DefaultGrace: time.Hour, MaxGrace: time.Hour})

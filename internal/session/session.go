@@ -169,13 +169,29 @@ func (s *Session) refusal() error {
 	if s.over {
 		return &Error{Kind: SessionClosed, Subject: s.id}
 	}
-	if most := s.registry.cfg.ProcessesPerSession; most > 0 && s.running >= most {
+	if most := s.registry.cfg.ProcessesPerSession; s.isFull(most) {
 		return &Error{Kind: TooManyProcesses, Subject: s.id, Limit: int64(most)}
 	}
-	if most := s.maxProcesses; most > 0 && s.running >= most {
+	if most := s.maxProcesses; s.isFull(most) {
 		return &Error{Kind: TooManyProcessesAttached, Subject: s.id, Limit: int64(most)}
 	}
 	return s.registry.refusal(s)
+}
+
+// isFull reports whether as many processes run as may; 0 is no bound. One whose
+// end can be read does not count any more, even if its watcher does not know yet.
+// s.mu is held.
+func (s *Session) isFull(most int) bool {
+	if most == 0 || s.running < most {
+		return false
+	}
+	running := s.running
+	for _, p := range s.processes {
+		if p.kept && !p.closed && p.Log().Stats().Closed {
+			running--
+		}
+	}
+	return running >= most
 }
 
 // spawn starts the claimed process or gives the claim back. The process gets its
