@@ -16,6 +16,7 @@ import (
 func (cl *client) readAfter(id string, seq uint64) {
 	cl.t.Helper()
 	cl.must("process/read", map[string]any{"processId": id, "afterSeq": seq})
+	synctest.Wait() // until the connection has noted that it said so
 }
 
 // TestWhatAReaderDidNotReadIsNotAcknowledged has a client that is slow to read
