@@ -25,6 +25,7 @@ type gatewayFlags struct {
 	listen              []string
 	config              string
 	logFormat, logLevel string
+	logLines            int
 	clients             clientFlags
 }
 
@@ -64,6 +65,7 @@ looked at. SIGTERM and SIGINT disconnect the clients and end the gateway.`,
 	f.StringVar(&flags.config, "config", "", "a TOML `file` with settings")
 	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.IntVar(&flags.logLines, "log-lines", observe.DefaultLines, "lines of one kind that the log has in 10s, and how many others there were; 0 is all")
 	addCredentialFlags(command, &flags.connect)
 	addClientFlags(command, &flags.clients)
 	return command
@@ -73,7 +75,7 @@ func runGateway(command *cobra.Command, flags gatewayFlags, std streams) error {
 	if flags.connect.server == "" {
 		return usageError(command, errors.New("name the server with --upstream"))
 	}
-	logger, err := observe.NewLogger(std.err, observe.Format(flags.logFormat), flags.logLevel)
+	logger, err := observe.NewLogger(std.err, observe.Format(flags.logFormat), flags.logLevel, flags.logLines)
 	if err != nil {
 		return usageError(command, err)
 	}

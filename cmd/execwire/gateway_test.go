@@ -196,6 +196,7 @@ func TestAGatewaysCommandLine(t *testing.T) {
 		"ws auth of two": {[]string{"--upstream", "unix:///nowhere", "--ws-auth", "capability-token"}, codeWebsocketAuth, "--ws-token-file"},
 		"unexpected":     {[]string{"x"}, codeUsage, `"x"`},
 		"bad log format": {[]string{"--upstream", "unix:///nowhere", "--log-format", "xml"}, codeUsage, "text or json"},
+		"bad log lines":  {[]string{"--upstream", "unix:///nowhere", "--log-lines", "-1"}, codeUsage, "0 for all"},
 		"no such config": {[]string{"--upstream", "unix:///nowhere", "--config", "/nonexistent"}, codeFailed, "/nonexistent"},
 	} {
 		t.Run(name, func(t *testing.T) {

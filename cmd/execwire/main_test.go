@@ -166,6 +166,7 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"unknown command":     {[]string{"bogus"}, 2, []string{`"bogus"`, "execwire --help"}},
 		"argument of serve":   {[]string{"serve", "x"}, 2, []string{`"x"`, "execwire serve --help"}},
 		"bad log format":      {[]string{"serve", "--log-format", "xml"}, 2, []string{"text or json"}},
+		"bad log lines":       {[]string{"serve", "--log-lines", "-1"}, 2, []string{"0 for all"}},
 		"bad listener":        {[]string{"serve", "--listen", "http://x"}, 125, []string{"http://x"}},
 		"missing config":      {[]string{"serve", "--config", missing}, 125, []string{missing}},
 		"argument of version": {[]string{"version", "x"}, 2, []string{`"x"`}},

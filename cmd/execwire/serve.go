@@ -24,6 +24,7 @@ type serveFlags struct {
 	listen              []string
 	config              string
 	logFormat, logLevel string
+	logLines            int
 	clients             clientFlags
 }
 
@@ -69,6 +70,7 @@ should have a certificate; docs/security.md says how.`,
 	f.StringVar(&flags.config, "config", "", "a TOML `file` with settings")
 	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.IntVar(&flags.logLines, "log-lines", observe.DefaultLines, "lines of one kind that the log has in 10s, and how many others there were; 0 is all")
 	return command
 }
 
@@ -77,7 +79,7 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 	if err != nil {
 		return err
 	}
-	logger, err := observe.NewLogger(std.err, observe.Format(flags.logFormat), flags.logLevel)
+	logger, err := observe.NewLogger(std.err, observe.Format(flags.logFormat), flags.logLevel, flags.logLines)
 	if err != nil {
 		return usageError(command, err)
 	}

@@ -20,20 +20,35 @@ const (
 	JSON Format = "json"
 )
 
+// DefaultLines is how many lines of one kind are written in [LinesInterval].
+const DefaultLines = 100
+
 // NewLogger returns a logger that writes to w what is at least as important as
-// level ("debug", "info", "warn" or "error"). It is safe for concurrent use.
-func NewLogger(w io.Writer, format Format, level string) (*slog.Logger, error) {
+// level ("debug", "info", "warn" or "error"). Of lines of one kind, which have
+// the message in common, the level and the code of a call, so many are written in
+// [LinesInterval], and at its end how many others there were; 0 writes all. Lines
+// for debugging are not counted. It is safe for concurrent use. Counts of an
+// interval in which the program ends are lost.
+func NewLogger(w io.Writer, format Format, level string, lines int) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("log level %q is not known: use debug, info, warn or error", level)
 	}
+	if lines < 0 {
+		return nil, fmt.Errorf("the log cannot have %d lines of one kind: use 1 or more, or 0 for all", lines)
+	}
 	options := &slog.HandlerOptions{Level: l}
+	var handler slog.Handler
 	switch format {
 	case Text:
-		return slog.New(slog.NewTextHandler(w, options)), nil
+		handler = slog.NewTextHandler(w, options)
 	case JSON:
-		return slog.New(slog.NewJSONHandler(w, options)), nil
+		handler = slog.NewJSONHandler(w, options)
 	default:
 		return nil, fmt.Errorf("log format %q is not known: use text or json", format)
 	}
+	if lines > 0 {
+		handler = newSparing(handler, lines)
+	}
+	return slog.New(handler), nil
 }

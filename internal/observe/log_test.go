@@ -8,7 +8,7 @@ import (
 
 func TestLoggerHonoursFormatAndLevel(t *testing.T) {
 	var out strings.Builder
-	logger, err := NewLogger(&out, JSON, "warn")
+	logger, err := NewLogger(&out, JSON, "warn", DefaultLines)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,10 +24,10 @@ func TestLoggerHonoursFormatAndLevel(t *testing.T) {
 }
 
 func TestLoggerRefusesUnknownNames(t *testing.T) {
-	if _, err := NewLogger(nil, "xml", "info"); err == nil || !strings.Contains(err.Error(), "text or json") {
+	if _, err := NewLogger(nil, "xml", "info", DefaultLines); err == nil || !strings.Contains(err.Error(), "text or json") {
 		t.Errorf("format: %v", err)
 	}
-	if _, err := NewLogger(nil, Text, "loud"); err == nil || !strings.Contains(err.Error(), "debug, info") {
+	if _, err := NewLogger(nil, Text, "loud", DefaultLines); err == nil || !strings.Contains(err.Error(), "debug, info") {
 		t.Errorf("level: %v", err)
 	}
 }
