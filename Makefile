@@ -61,6 +61,11 @@ test-race: $(TOOLS) ## the short tests, with the race detector
 test-all: $(TOOLS) ## all tests, without the race detector
 	go test -timeout 14m ./...
 
+# What the tests do to a server in small, at full size: attacks of hostile clients.
+.PHONY: soak
+soak: ## make every attack on a server at full size
+	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^TestHostile' ./integration
+
 # The inputs that are checked in run in the tests already: this looks for others.
 FUZZTIME ?= 30s
 FUZZ ?= .

@@ -10,28 +10,28 @@ import (
 
 // floodAttacks are of those who ask more than can be answered.
 var floodAttacks = []attack{
-	{name: "flood of small requests", most: 240, wave: func(a *assault) {
+	{name: "flood of small requests", wave: func(a *assault) {
 		a.flood(8, 200, `{"id":1,"method":"environment/status"}`, 0)
 	}},
-	{name: "flood of requests that fail", most: 240, wave: func(a *assault) {
+	{name: "flood of requests that fail", takesLong: true, wave: func(a *assault) {
 		a.flood(8, 200, `{"id":1,"method":"process/terminate","params":{"processId":"none"}}`, 0)
 	}},
-	{name: "flood of unknown methods", most: 240, wave: func(a *assault) {
+	{name: "flood of unknown methods", wave: func(a *assault) {
 		a.flood(8, 200, `{"id":1,"method":"no/such"}`, -32601)
 	}},
-	{name: "flood of notifications", most: 240, wave: func(a *assault) {
+	{name: "flood of notifications", wave: func(a *assault) {
 		a.flood(8, 200, `{"method":"no/such"}`, -32600)
 	}},
-	{name: "flood of responses", most: 240, wave: func(a *assault) {
+	{name: "flood of responses", takesLong: true, wave: func(a *assault) {
 		a.flood(8, 200, `{"id":1,"result":{}}`, -32600)
 	}},
-	{name: "flood of what is no JSON", most: 240, wave: func(a *assault) {
+	{name: "flood of what is no JSON", takesLong: true, wave: func(a *assault) {
 		a.flood(8, 200, `}{`, -32600)
 	}},
-	{name: "flood of initialize", most: 240, wave: func(a *assault) {
+	{name: "flood of initialize", takesLong: true, wave: func(a *assault) {
 		a.flood(8, 100, `{"id":1,"method":"initialize","params":{"clientName":"again"}}`, -32600)
 	}},
-	{name: "long polls", most: 240, wave: func(a *assault) {
+	{name: "long polls", most: 400, wave: func(a *assault) {
 		const polls = 1024
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
@@ -57,7 +57,7 @@ var floodAttacks = []attack{
 			}
 		})
 	}},
-	{name: "stuck writes", most: 240, wave: func(a *assault) {
+	{name: "stuck writes", takesLong: true, wave: func(a *assault) {
 		chunk := fmt.Sprintf("%0*d", 4*20_000, 0)
 		a.together(a.times(4), func(int) {
 			r, ok := a.settled()

@@ -10,7 +10,7 @@ import (
 
 // readingAttacks are of those who do not read what they asked for.
 var readingAttacks = []attack{
-	{name: "output that nobody reads", most: 140, wave: func(a *assault) {
+	{name: "output that nobody reads", wave: func(a *assault) {
 		a.together(a.times(20), func(int) {
 			if r, ok := a.settled(); ok {
 				a.starts(r, program("flood", "-bytes", fmt.Sprint(uint64(1)<<40))...)
@@ -33,7 +33,7 @@ var readingAttacks = []attack{
 			}
 		})
 	}},
-	{name: "refusals that nobody reads", most: 200, wave: func(a *assault) {
+	{name: "refusals that nobody reads", takesLong: true, most: 300, wave: func(a *assault) {
 		frames := bytes.Repeat(maskedFrame(0x80|opText, []byte(`{"id":1,"method":"no/such"}`)), 1000)
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
@@ -48,7 +48,7 @@ var readingAttacks = []attack{
 			}
 		})
 	}},
-	{name: "listings that nobody reads", most: 140, wave: func(a *assault) {
+	{name: "listings that nobody reads", takesLong: true, wave: func(a *assault) {
 		dir := a.TempDir()
 		for i := range 2000 {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0200d", i)), nil, 0o600); err != nil {

@@ -15,6 +15,7 @@ var toldURL = regexp.MustCompile(`ws://([0-9.:]+)`)
 // TestHostileClientsOfStdioHarmOnlyThemselves has the client on the standard
 // streams do its worst while a neighbour works at a websocket.
 func TestHostileClientsOfStdioHarmOnlyThemselves(t *testing.T) {
+	scale := testScale()
 	hello := `{"id":1,"method":"initialize","params":{"clientName":"raider"}}` + "\n" + `{"method":"initialized"}` + "\n"
 	status := `{"id":2,"method":"environment/status"}` + "\n"
 	deaf := "disconnecting a JSON-RPC client that does not read"
@@ -36,10 +37,10 @@ func TestHostileClientsOfStdioHarmOnlyThemselves(t *testing.T) {
 		"a line without an end": {says: func(to io.Writer) error {
 			return repeated(strings.Repeat(" ", 64<<10), 1000)(to)
 		}, reads: true, told: "-32600", out: "longer than 2097152 bytes"},
-		"blank lines":   {says: repeated(strings.Repeat("\n", 64<<10), 300)},
-		"no JSON":       {says: repeated(strings.Repeat("}{\n\x00\n\xff\n", 1000), 100), reads: true, told: "-32600", out: deaf},
-		"deep JSON":     {says: repeated(strings.Repeat("[", 1<<20)+"\n", 20), reads: true, told: "-32600", out: deaf},
-		"notifications": {says: repeated(hello+strings.Repeat(`{"method":"no/such"}`+"\n", 1000), 20), reads: true, told: "-32600", out: deaf},
+		"blank lines":   {says: repeated(strings.Repeat("\n", 64<<10), 30*scale)},
+		"no JSON":       {says: repeated(strings.Repeat("}{\n\x00\n\xff\n", 1000), 10*scale), reads: true, told: "-32600", out: deaf},
+		"deep JSON":     {says: repeated(strings.Repeat("[", 1<<20)+"\n", 2*scale), reads: true, told: "-32600", out: deaf},
+		"notifications": {says: repeated(hello+strings.Repeat(`{"method":"no/such"}`+"\n", 1000), 2*scale), reads: true, told: "-32600", out: deaf},
 		"refusals that nobody reads": {says: func(to io.Writer) error {
 			for {
 				if _, err := io.WriteString(to, strings.Repeat(`{"id":1,"method":"no/such"}`+"\n", 1000)); err != nil {
@@ -72,7 +73,7 @@ func TestHostileClientsOfStdioHarmOnlyThemselves(t *testing.T) {
 			neighbour := moveIn(t, address)
 			neighbour.work(1)
 			memory := server.residentBytes(t, "VmRSS")
-			neighbour.besiegedAt(address, wholeScale(), func(a *assault) {
+			neighbour.besiegedAt(address, scale, func(a *assault) {
 				said := make(chan error, 1)
 				go func() { said <- tc.says(stdin) }()
 				if tc.reads {

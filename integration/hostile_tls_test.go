@@ -96,12 +96,12 @@ func TestHostileHandshakesOfTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			neighbour := moveIn(t, plain)
-			neighbour.work(1)
-			neighbour.besiegedAt(secure, wholeScale(), wave)
+			neighbour.work(3)
 			kernel := benchProcess{tb: t, pid: server.serverPID(t)}
+			before := kernel.descriptors()
+			neighbour.besiegedAt(secure, testScale(), wave)
+			eventually(t, "the descriptors of the attack are closed", func() bool { return kernel.descriptors() <= before })
 			neighbour.shut()
-			idle := 40 // of a server with nobody: files, sockets, pipes, epoll
-			eventually(t, "the descriptors of the attack are closed", func() bool { return kernel.descriptors() <= idle })
 		})
 	}
 }
