@@ -25,7 +25,10 @@ func (s *httpStream) appendTo(dst []byte) []byte {
 	return append(appendHTTPHead(dst, s.response.head), `""}`...)
 }
 
-func (s *httpStream) wasSaid() { s.connection.spawn(s.sayBody) }
+func (s *httpStream) wasSaid() {
+	s.response.head = nil // which was said, and need not wait for the body
+	s.connection.spawn(s.sayBody)
+}
 
 // sayBody says what comes, and how it ended unless the connection does.
 func (s *httpStream) sayBody() {

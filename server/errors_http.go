@@ -34,10 +34,10 @@ func fromHTTP(err *httpclient.Error) error {
 		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
 	}
 	if err.Kind == httpclient.InvalidRequest {
-		return invalidField(err.Field, valid(err.Err.Error()))
+		return invalidField(err.Field, valid(err.Cause()))
 	}
 	metadata := map[string]string{}
-	for key, value := range map[string]string{"url": err.URL, "cause": causeOf(err)} {
+	for key, value := range map[string]string{"url": err.URL, "cause": err.Cause()} {
 		if value != "" {
 			metadata[key] = valid(value)
 		}
@@ -60,13 +60,6 @@ func fromHTTP(err *httpclient.Error) error {
 			{Subject: "http_requests_per_principal", Description: "at most " + limit}}})
 	}
 	return failure(t.code, t.reason, metadata, valid(err.Error()), details...)
-}
-
-func causeOf(err *httpclient.Error) string {
-	if err.Err == nil {
-		return ""
-	}
-	return err.Err.Error()
 }
 
 // valid is text that a message can carry.

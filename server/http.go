@@ -40,12 +40,13 @@ func (s *httpService) Fetch(req *execwirev1.FetchRequest, stream grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	defer func() { _ = response.Body.Close() }()
+	body := response.Body
+	defer func() { _ = body.Close() }()
 	head := &execwirev1.FetchResponse_Head{Head: toHTTPHead(response)}
 	if err := stream.Send(&execwirev1.FetchResponse{Message: head}); err != nil {
 		return err
 	}
-	return sendBody(stream, response.Body)
+	return sendBody(stream, body) // for long, without the head
 }
 
 // sendBody sends what comes as it comes. Little of it is copied, so that a message

@@ -84,8 +84,10 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 		_ = b.Close()
 		return nil, err
 	}
-	b.exchange.response.Body = b
-	return b.exchange.response, nil
+	response := b.exchange.response
+	b.exchange.response = nil // the caller's: a body that takes long need not keep the head
+	response.Body = b
+	return response, nil
 }
 
 // follow makes the request, and those that it is led to.
@@ -104,7 +106,7 @@ func (b *body) follow(m *message, redirects Redirects) error {
 			err = errTooManyRedirects
 		}
 		if err != nil {
-			return b.explain(&Error{Kind: Failed, URL: m.to.String(), Err: err})
+			return b.explain(&Error{Kind: Failed, URL: m.to.told(), Err: err})
 		}
 		if next == nil {
 			return nil
@@ -146,7 +148,7 @@ func (b *body) explain(err error) error {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.exchange.body.Read(p)
 	if err != nil && err != io.EOF {
-		err = b.explain(&Error{Kind: BodyFailed, URL: b.to.String(), Err: err})
+		err = b.explain(&Error{Kind: BodyFailed, URL: b.to.told(), Err: err})
 	}
 	return n, err
 }

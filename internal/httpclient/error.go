@@ -54,8 +54,9 @@ type Error struct {
 	Kind Kind
 	// Field is the field of the request that is malformed, as "headers[1].name".
 	Field string
-	// URL is where the request went that failed, without user and password; after
-	// redirects it is not the one that was asked for.
+	// URL is where the request went that failed, without user and password, and
+	// without what is beyond 1 KiB; after redirects it is not the one that was asked
+	// for.
 	URL string
 	// Address is the one that was refused.
 	Address netip.Addr
@@ -72,7 +73,7 @@ func (e *Error) Error() string {
 	case InvalidRequest:
 		b.WriteString(e.Field)
 		if e.Err != nil {
-			b.WriteString(" " + e.Err.Error())
+			b.WriteString(" " + e.Cause())
 		}
 		return b.String()
 	case AddressRefused:
@@ -92,9 +93,29 @@ func (e *Error) Error() string {
 		b.WriteString(" (" + e.URL + ")")
 	}
 	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
+		b.WriteString(": " + e.Cause())
 	}
 	return b.String()
+}
+
+// Cause is what Err says, without what is beyond 1 KiB: servers elsewhere have a
+// say in it. It is empty if there is none.
+func (e *Error) Cause() string {
+	if e.Err == nil {
+		return ""
+	}
+	return shorten(e.Err.Error())
+}
+
+// maxTold is the most that an error says of what others have said, in bytes. Errors
+// travel where little has room: in the headers of gRPC.
+const maxTold = 1 << 10
+
+func shorten(text string) string {
+	if len(text) <= maxTold {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxTold], "") + "…"
 }
 
 // Unwrap returns Err.

@@ -108,10 +108,10 @@ func (c *Client) failure(err error, to *target) error {
 	var own *Error
 	switch {
 	case errors.As(err, &own):
-		own.URL = to.String()
+		own.URL = to.told()
 		return own
 	case errors.Is(err, errHeadTooLarge):
-		return &Error{Kind: HeadTooLarge, URL: to.String(), Limit: c.options.HeadBytes}
+		return &Error{Kind: HeadTooLarge, URL: to.told(), Limit: c.options.HeadBytes}
 	}
-	return &Error{Kind: Failed, URL: to.String(), Err: err}
+	return &Error{Kind: Failed, URL: to.told(), Err: err}
 }

@@ -58,6 +58,7 @@ func readResponse(r *bufio.Reader, method string, limit int) (*http.Response, []
 		if response.StatusCode < http.StatusContinue {
 			return nil, nil, errStatus
 		}
+		response.Header = nil // its body keeps the rest for as long as it is read
 		return response, headersOf(head), nil
 	}
 }

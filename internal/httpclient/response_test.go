@@ -2,7 +2,9 @@ package httpclient
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -143,4 +145,71 @@ func TestCredentialsStayWithTheServerTheyAreFor(t *testing.T) {
 	if seen := u.seen(); !strings.Contains(seen[2], "authorization: Bearer x\r\ncookie: a=b\r\nproxy-authorization: y\r\nhost: named") {
 		t.Errorf("the same server got %q", seen[2])
 	}
+}
+
+// Errors travel where little has room, and servers elsewhere have a say in them.
+func TestErrorsSayLittleOfWhatOthersSay(t *testing.T) {
+	long := strings.Repeat("x", 10<<10)
+	u := newUpstream(t, func(conn net.Conn, path string, _ []byte) {
+		switch {
+		case strings.HasPrefix(path, "/none"):
+			say("HTTP/1.1 200 OK\r\n"+long+"\r\n\r\n")(conn, path, nil)
+		case strings.HasPrefix(path, "/led"):
+			say("HTTP/1.1 302 Found\r\nLocation: "+long+"://h/\r\nContent-Length: 0\r\n\r\n")(conn, path, nil)
+		default:
+			say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nonly")(conn, path, nil)
+		}
+	})
+	for url, kind := range map[string]Kind{
+		u.url("/none" + long): Failed, u.url("/led" + long): Failed, u.url("/cut" + long): BodyFailed, "http://0.0.0.0/" + long: AddressRefused,
+		long + "://h/": InvalidRequest, "http://h:" + long: InvalidRequest,
+	} {
+		_, _, err := get(t, newClient(), &Request{URL: url})
+		own, _ := err.(*Error)
+		if own == nil || own.Kind != kind {
+			t.Errorf("%.20s…: %.200v, want %v", url, err, kind)
+			continue
+		}
+		if len(own.Error()) > 3*maxTold || len(own.URL) > maxTold+len("…") || len(own.Cause()) > maxTold+len("…") {
+			t.Errorf("%.20s…: the error has %d bytes", url, len(own.Error()))
+		}
+	}
+}
+
+// While a body is read, the head is the caller's to keep or not.
+func TestABodyKeepsNoHead(t *testing.T) {
+	const requests, limit = 20, 256 << 10
+	c := newClient(func(o *Options) { o.HeadBytes = limit })
+	head := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + strings.Repeat("a:\n", limit/3-30) + "\r\n1\r\n.\r\n"
+	u := newUpstream(t, func(conn net.Conn, _ string, _ []byte) {
+		_, _ = io.WriteString(conn, head)
+		_, _ = io.Copy(io.Discard, conn) // until the client has gone
+	})
+	before := heap()
+	var bodies []io.ReadCloser
+	for range requests {
+		response, err := c.Do(bounded(t), &Request{Method: "GET", URL: u.url("/")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := response.Body.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		bodies = append(bodies, response.Body)
+	}
+	if kept := heap() - before; kept > requests*limit/4 {
+		t.Errorf("%d bodies keep %d bytes", requests, kept)
+	}
+	for _, body := range bodies {
+		_ = body.Close()
+	}
+}
+
+// heap is how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	return int64(now.HeapAlloc)
 }

@@ -122,6 +122,9 @@ func (t *target) String() string {
 	return shown.String()
 }
 
+// told is the URL as errors have it.
+func (t *target) told() string { return shorten(t.String()) }
+
 // sameOrigin reports whether what is meant for one may be shown to the other.
 func (t *target) sameOrigin(other *target) bool {
 	return t.url.Scheme == other.url.Scheme && t.host == other.host && t.port == other.port
