@@ -145,6 +145,7 @@ type httpResponse struct {
 	stream grpc.ServerStreamingClient[execwirev1.FetchResponse]
 	head   *execwirev1.HttpHead
 	body   [][]byte
+	open   bool // the last piece of it is ours, and has room for small ones
 	size   int
 }
 
@@ -162,7 +163,23 @@ func (h *httpResponse) gather() *jsonrpc.Error {
 		if failed := h.place.hold(len(message.GetData())); failed != nil {
 			return failed
 		}
-		h.body = append(h.body, message.GetData())
+		h.keep(message.GetData())
+	}
+}
+
+// largePiece is a piece of a body that is kept as it came, in bytes. Smaller ones
+// are put together: what comes byte by byte takes no more than its bytes.
+const largePiece = 32 << 10
+
+func (h *httpResponse) keep(data []byte) {
+	last := len(h.body) - 1
+	switch {
+	case len(data) >= largePiece:
+		h.body, h.open = append(h.body, data), false
+	case h.open && len(h.body[last]) < largePiece:
+		h.body[last] = append(h.body[last], data...)
+	default:
+		h.body, h.open = append(h.body, bytes.Clone(data)), true
 	}
 }
 

@@ -82,17 +82,15 @@ type delta struct {
 func (cl *client) deltas(id string) (all []delta, first, last int) {
 	cl.t.Helper()
 	for i, f := range cl.all() {
-		if f.Method != "http/request/bodyDelta" {
+		if f.Method != "http/request/bodyDelta" || !bytes.Contains(f.raw, []byte(`"requestId":"`+id+`"`)) {
 			continue
 		}
 		var told struct{ Params delta }
 		cl.decode(f.raw, &told)
-		if told.Params.RequestID == id {
-			if len(all) == 0 {
-				first = i
-			}
-			all, last = append(all, told.Params), i
+		if len(all) == 0 {
+			first = i
 		}
+		all, last = append(all, told.Params), i
 	}
 	return all, first, last
 }
