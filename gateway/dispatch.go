@@ -181,6 +181,7 @@ func (r *request) serve() {
 	defer r.contain()
 	defer r.leavePermit() // where nothing could be said
 	result, failed := r.carryOut()
+	r.unlimitHolds()
 	r.call = nil                       // which must not wait for a client that does not read
 	_, streamed := result.(streamable) // what it is made from is read with the answer
 	if !streamed {

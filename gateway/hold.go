@@ -25,7 +25,7 @@ type hold struct {
 	process *process
 	number  uint64        // from 1, by when they began
 	endOnly bool          // output passes
-	limit   time.Duration // 0 is none
+	limit   time.Duration // 0 is none; guarded by connection.mu
 	timer   *time.Timer   // runs for the limit; guarded by connection.mu
 }
 
@@ -53,6 +53,17 @@ func (r *request) hold(id string, endOnly bool, limit time.Duration) {
 func (r *request) holdForSignal(id string) {
 	r.hold(id, false, r.gateway.holds.output)
 	r.hold(id, true, r.gateway.holds.end)
+}
+
+// unlimitHolds has the holds of a request last until it was answered: nothing but
+// saying the answer is left to be waited for.
+func (r *request) unlimitHolds() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.holds {
+		r.unlimit(h)
+		h.limit = 0
+	}
 }
 
 // release ends the holds of a request and says what they held back.

@@ -59,6 +59,29 @@ func TestAHoldThatEndsKeepsTheOrderOfEvents(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatIsThereIsWaitedFor has a request that was carried out be slow to
+// be answered, also when it was slow before.
+func TestAnAnswerThatIsThereIsWaitedFor(t *testing.T) {
+	for name, before := range map[string]time.Duration{"quick": 0, "slow": holdForOutput - 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, core := newScriptedCore(t)
+				c, cl := core.serveHere()
+				cl.initialize("")
+				r := &request{connection: c}
+				r.holdForSignal("p")
+				s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
+				time.Sleep(before)
+				r.unlimitHolds()
+				time.Sleep(time.Hour)
+				cl.expectCourse()
+				r.release()
+				cl.expectCourse("event 1", "event 2")
+			})
+		})
+	}
+}
+
 // TestWritingWithoutAPauseDelaysNoEcho has always a write in flight: the echo of
 // each follows its answer.
 func TestWritingWithoutAPauseDelaysNoEcho(t *testing.T) {
