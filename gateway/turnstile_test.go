@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
 )
 
 // TestLargeMessagesAreReadAFewAtATime has as many be read as there are places,
@@ -42,30 +44,47 @@ func TestLargeMessagesAreReadAFewAtATime(t *testing.T) {
 	reading.Wait()
 }
 
-// TestALargeMessageWaitsForItsTurn and holds up no small one before it.
+// TestALargeMessageWaitsForItsTurn and holds up no small one before it: when it
+// is parsed, and when its parameters are decoded.
 func TestALargeMessageWaitsForItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, core := newScriptedCore(t)
-		served, cl := core.serveHere()
-		cl.initialize("")
-		places := served.gateway.reading.places
-		for range cap(places) {
-			places <- struct{}{}
-		}
-		cl.must("environment/status", nil)
-		id := cl.ask("environment/status", strings.Repeat(" ", largeMessage))
-		answered := func() bool {
-			synctest.Wait()
-			cl.mu.Lock()
-			defer cl.mu.Unlock()
-			return string(cl.frames[len(cl.frames)-1].ID) == id
-		}
-		if answered() {
-			t.Error("a large message does not wait")
-		}
-		<-places
-		if !answered() {
-			t.Error("a large message is not read when it is its turn")
-		}
-	})
+	for name, say := range map[string]func(served *connection, cl *client) (id string){
+		"parsed": func(_ *connection, cl *client) string { // and not decoded
+			return cl.ask("no/such", strings.Repeat(" ", largeMessage))
+		},
+		"decoded": func(served *connection, _ *client) string {
+			m, err := jsonrpc.Parse([]byte(`{"id":77,"method":"environment/status"}`))
+			if err != nil {
+				t.Error(err)
+			}
+			go served.request(m, largeMessage) // for the receiving goroutine, which waits
+			return "77"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, core := newScriptedCore(t)
+				served, cl := core.serveHere()
+				cl.initialize("")
+				places := served.gateway.reading.places
+				for range cap(places) {
+					places <- struct{}{}
+				}
+				cl.must("environment/status", nil)
+				id := say(served, cl)
+				answered := func() bool {
+					synctest.Wait()
+					cl.mu.Lock()
+					defer cl.mu.Unlock()
+					return string(cl.frames[len(cl.frames)-1].ID) == id
+				}
+				if answered() {
+					t.Error("a large message does not wait")
+				}
+				<-places
+				if !answered() {
+					t.Error("a large message is not read when it is its turn")
+				}
+			})
+		})
+	}
 }
