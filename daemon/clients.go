@@ -64,7 +64,7 @@ func newClients(config clientsConfig) (*clients, error) {
 	budget := wsconn.NewBudget(int64(cfg.IncomingTotal))
 	translator, err := gateway.New(gateway.Config{
 		Requests: int(cfg.Requests), ControlRequests: int(cfg.ControlRequests),
-		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Budget: budget, Logger: config.logger,
+		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Answers: int(cfg.AnswersTotal), Budget: budget, Logger: config.logger,
 		Processes: int(cfg.ConnectionProcesses),
 		NoHTTP:    !cfg.HasHTTP(), HTTPRequests: int(cfg.HTTPConnectionRequests), HTTPBuffered: int(cfg.HTTPBuffered),
 	})

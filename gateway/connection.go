@@ -108,6 +108,7 @@ func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInte
 	c.out = newOutgoing(c)
 	c.permits.limits(g.config)
 	c.httpPlaces.limits(g.config)
+	c.bulk.share, c.reads.share = g.answers.Share(), g.answers.Share()
 	c.marks.begin(c)
 	return c
 }
@@ -163,6 +164,8 @@ func (c *connection) finish(received error) error {
 	c.end(ending{closeNormal, "", lostError(received)})
 	c.tasks.Wait() // what was stuck in sending has returned
 	c.httpPlaces.end()
+	c.bulk.end()
+	c.reads.end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ended.err

@@ -19,11 +19,12 @@ const (
 	DefaultControlRequests = 64
 	DefaultIncoming        = 256 << 20
 	DefaultOutgoing        = 1 << 20
+	DefaultAnswers         = 256 << 20
 	DefaultHTTPRequests    = 64
 	DefaultHTTPBuffered    = 64 << 20
 )
 
-// Config are the limits of each connection. The zero value has the defaults.
+// Config are the limits of each connection, and of all together. The zero value has the defaults.
 type Config struct {
 	// Requests is how many requests of one connection may be in flight; more are
 	// refused with [jsonrpc.CodeLimitReached]. 0 is DefaultRequests.
@@ -48,6 +49,11 @@ type Config struct {
 	// on asking beyond it is disconnected, as if its connection was lost. Other
 	// answers wait with their requests. 0 is DefaultOutgoing.
 	Outgoing int
+	// Answers is how many bytes of large answers, those with files, directories and
+	// output, may wait in memory for the clients of all connections together. One
+	// of each kind may always wait for each connection; further ones are prepared
+	// when those before them were read. 0 is DefaultAnswers.
+	Answers int
 	// NoHTTP has http/request not be there, whatever the core does.
 	NoHTTP bool
 	// HTTPRequests is how many http/request of one connection may be under way,
@@ -71,6 +77,7 @@ type Gateway struct {
 	config  Config
 	log     *slog.Logger
 	reading turnstile
+	answers *wsconn.Budget // for large ones, of all connections
 	holds   holdLimits
 }
 
@@ -86,6 +93,7 @@ func New(config Config) (*Gateway, error) {
 		{"ControlRequests", &config.ControlRequests, DefaultControlRequests},
 		{"Incoming", &config.Incoming, DefaultIncoming},
 		{"Outgoing", &config.Outgoing, DefaultOutgoing},
+		{"Answers", &config.Answers, DefaultAnswers},
 		{"Processes", &config.Processes, 0},
 		{"HTTPRequests", &config.HTTPRequests, DefaultHTTPRequests},
 		{"HTTPBuffered", &config.HTTPBuffered, DefaultHTTPBuffered},
@@ -100,7 +108,7 @@ func New(config Config) (*Gateway, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Gateway{config: config, log: config.Logger, reading: newTurnstile(), holds: holdLimits{holdForOutput, holdForEnd}}, nil
+	return &Gateway{config: config, log: config.Logger, reading: newTurnstile(), answers: wsconn.NewBudget(int64(config.Answers)), holds: holdLimits{holdForOutput, holdForEnd}}, nil
 }
 
 // ConfigError is a limit of [Config] that is out of its range.

@@ -17,7 +17,7 @@ var readingAttacks = []attack{
 			}
 		})
 	}},
-	{name: "answers that nobody reads", most: 700, wave: func(a *assault) {
+	{name: "answers that nobody reads", most: 300, settings: []string{"EXECWIRE_ANSWER_BYTES_TOTAL=16MiB"}, wave: func(a *assault) {
 		file := filepath.Join(a.TempDir(), "large")
 		if err := os.WriteFile(file, make([]byte, 2<<20), 0o600); err != nil {
 			a.Errorf("failed to prepare: %v", err)
@@ -25,7 +25,7 @@ var readingAttacks = []attack{
 		}
 		text := fmt.Sprintf(`{"id":1,"method":"fs/readFile","params":{"path":%q}}`, file)
 		frames := bytes.Repeat(maskedFrame(0x80|opText, []byte(text)), 500)
-		a.together(a.times(10), func(int) {
+		a.together(a.times(50), func(int) {
 			if r, ok := a.settled(); ok {
 				if err := r.raw(frames); err != nil {
 					a.Errorf("failed to ask: %v", err)

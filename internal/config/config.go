@@ -117,6 +117,8 @@ type Config struct {
 	IncomingTotal Bytes `name:"incoming_bytes_total" default:"1GiB" unit:"bytes" min:"128KiB" max:"1024GiB" help:"Bytes of JSON-RPC messages that are being received or unanswered on all connections together, but for the first 64KiB of each connection. A client that sends more is refused, or disconnected with code 1013. At least twice request_bytes."`
 	// Outgoing bounds what waits to be read by one JSON-RPC client.
 	Outgoing Bytes `name:"outgoing_bytes_per_connection" default:"1MiB" unit:"bytes" min:"4KiB" max:"1GiB" help:"Refusals that may wait for one client of JSON-RPC to read them; answers wait with their requests. A client that goes on asking and does not read is disconnected."`
+	// AnswersTotal bounds large answers that wait to be read by all of them.
+	AnswersTotal Bytes `name:"answer_bytes_total" default:"256MiB" unit:"bytes" min:"4MiB" max:"1024GiB" help:"Answers of JSON-RPC with files, directories and output that may wait in memory for the clients of all connections to read them, each taken for 4MiB. One of each kind may always wait for each connection; further ones are prepared when those before them were read."`
 	// PingInterval is how often websockets are pinged.
 	PingInterval Duration `name:"websocket_ping_interval" default:"30s" unit:"duration" min:"0s" max:"1h" help:"Time between pings to clients of websockets. 0s sends none."`
 	// Origins are the browsers' that are let in.
