@@ -52,14 +52,18 @@ func mannerOf(described *execwirev1.Process) manner {
 
 // recognize learns the manner of a process that begins to speak. Where a session
 // was resumed that need not be one of this connection: a start that the lost one
-// had asked for may have been carried out only now.
-func (c *connection) recognize(id string, events []*execwirev1.ProcessEvent) {
+// had asked for may have been carried out only now. If the manner cannot be had,
+// nothing can be told of the process.
+func (c *connection) recognize(id string, events []*execwirev1.ProcessEvent) error {
 	if !c.session.resumed || len(events) == 0 || events[0].GetSeq() != 1 {
-		return
+		return nil
 	}
 	response, err := c.processes.GetProcess(c.ctx, &execwirev1.GetProcessRequest{SessionId: c.session.id, ProcessId: id})
+	if reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND && !c.isLeaving() {
+		return nil // forgotten, and what it says counts as said by process/start
+	}
 	if err != nil {
-		return // what it says counts as said by process/start
+		return err
 	}
 	m := mannerOf(response.GetProcess())
 	c.mu.Lock()
@@ -71,4 +75,5 @@ func (c *connection) recognize(id string, events []*execwirev1.ProcessEvent) {
 	case p.received == 0 && p.manner == (manner{}): // else the list of processes had it
 		p.manner = m
 	}
+	return nil
 }

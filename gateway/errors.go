@@ -148,7 +148,7 @@ func endingFor(err error) ending {
 	switch reasonOf(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER:
 		return ending{closePolicy, "another connection took the session over", err}
-	case execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED:
+	case execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:
 		return ending{closePolicy, "the session was ended", err}
 	case execwirev1.ErrorReason_ERROR_REASON_DRAINING:
 		return ending{closeGoingAway, "the server stops", nil}

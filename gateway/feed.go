@@ -19,7 +19,10 @@ func (c *connection) feed(s *session) {
 		}
 		switch m := response.GetMessage().(type) {
 		case *execwirev1.AttachSessionResponse_Events:
-			c.recognize(m.Events.GetProcessId(), m.Events.GetEvents())
+			if err := c.recognize(m.Events.GetProcessId(), m.Events.GetEvents()); err != nil {
+				c.feedEnded(err)
+				return
+			}
 			if !c.isReady() || c.deliver(m.Events.GetProcessId(), m.Events.GetEvents()) != nil {
 				return
 			}

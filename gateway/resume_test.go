@@ -285,3 +285,42 @@ func TestAStartThatOutlivesItsConnectionKeepsItsDialect(t *testing.T) {
 	s.say("p", 1)
 	cl.event("p", "command/exec/outputDelta")
 }
+
+// TestAStartIsNotToldOfInAnotherDialect has nobody know the dialect of a start
+// that outlives its connection, because the session ends.
+func TestAStartIsNotToldOfInAnotherDialect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		gone, err := status.New(codes.NotFound, "gone").WithDetails(&errdetails.ErrorInfo{Domain: coreErrors, Reason: "PROCESS_NOT_FOUND"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.unknown = gone.Err()
+		cl, _ := core.attach("s")
+		cl.askSlowly(s, "q", time.Second)
+		synctest.Wait()
+		close(cl.pipe.finished)
+		synctest.Wait()
+		s.say("p", 1)
+		if err := cl.ended(); err != nil {
+			t.Errorf("Serve returned %v", err)
+		}
+		for _, f := range cl.all() {
+			if f.Method != "" {
+				t.Errorf("it was told %s", f.raw)
+			}
+		}
+	})
+}
+
+// TestASessionWhoseDialectsCannotBeHadIsLost has the core fail to describe a start
+// that outlives its connection.
+func TestASessionWhoseDialectsCannotBeHadIsLost(t *testing.T) {
+	s, core := newScriptedCore(t)
+	s.unknown = status.Error(codes.Unavailable, "connection refused")
+	cl, _ := core.attach("s")
+	s.say("p", 1)
+	if err := cl.ended(); status.Code(err) != codes.Unavailable {
+		t.Errorf("Serve returned %v", err)
+	}
+}

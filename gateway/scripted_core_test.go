@@ -36,6 +36,8 @@ type scriptedCore struct {
 	// there is none, and of the process nothing is known.
 	refuse   func(*execwirev1.ReadOutputRequest) error
 	describe func() *execwirev1.Process
+	// unknown is the error of GetProcess, if any.
+	unknown error
 
 	mu       sync.Mutex
 	takes    map[string]time.Duration     // guarded by mu; writes to these processes, instead of calling write
@@ -169,6 +171,9 @@ func (s *scriptedCore) state() execwirev1.ProcessState {
 }
 
 func (s *scriptedCore) GetProcess(context.Context, *execwirev1.GetProcessRequest) (*execwirev1.GetProcessResponse, error) {
+	if s.unknown != nil {
+		return nil, s.unknown
+	}
 	described := &execwirev1.Process{}
 	if s.describe != nil {
 		described = s.describe()
