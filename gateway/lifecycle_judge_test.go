@@ -20,12 +20,13 @@ type asked struct {
 
 	refusal *wireError // what it must be answered with, if it comes out of order
 
-	about []*life // of the process's name, at that time
-	later []*life // and those that were started while it was in flight
-	life  *life   // of a start
-	write *written
-	text  string               // of a write
-	known map[string]knownThen // of a list
+	about   []*life // of the process's name, at that time
+	inDoubt bool    // then: it may reach the core before the start of one of them
+	later   []*life // and those that were started while it was in flight
+	life    *life   // of a start
+	write   *written
+	text    string               // of a write
+	known   map[string]knownThen // of a list
 
 	untilClosed bool   // of a wait
 	after, max  uint64 // of a read; max 0 is none
@@ -68,7 +69,7 @@ func (m *model) mayBeGone(l *life) bool {
 func (m *model) target(a *asked) (l *life, sure bool) {
 	l, sure = m.current(a.about)
 	if isThere := func(l *life) bool { return l.certainty != refused }; sure && l != nil || !slices.ContainsFunc(a.later, isThere) {
-		return l, sure
+		return l, sure && (l == nil || !a.inDoubt)
 	}
 	return nil, false
 }

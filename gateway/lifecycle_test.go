@@ -33,7 +33,7 @@ type step struct {
 
 var walkSteps = []step{
 	{7, func(w *walker, s *steps) { w.start(s.process(), programs[s.next(len(programs))]) }},
-	{5, func(w *walker, s *steps) { w.write(s.process(), s.next(3) > 0, s.key()) }},
+	{5, stepWrite},
 	{5, stepRead},
 	{2, func(w *walker, s *steps) { w.end(w.reusableID(s), "process/terminate", s.process()) }},
 	{2, func(w *walker, s *steps) { w.end("", "process/signal", s.process()) }},
@@ -59,6 +59,24 @@ func (s *steps) process() string { return processNames[s.next(len(processNames))
 
 // key is a writeId, or none.
 func (s *steps) key() string { return []string{"", "", "k1", "k2"}[s.next(4)] }
+
+// stepWrite writes, and with one of the writeIds again, as clients do that doubt
+// whether the first time came through: to a process that says what it read, if
+// there may be one.
+func stepWrite(w *walker, s *steps) {
+	id, wholeLine, key := s.process(), s.next(3) > 0, s.key()
+	if key != "k2" {
+		w.write(id, wholeLine, key)
+		return
+	}
+	for _, other := range processNames {
+		if l, _ := w.model.current(w.model.lives[other]); l != nil && l.pipe && l.echoes {
+			id = other
+		}
+	}
+	w.write(id, wholeLine, key)
+	w.write(id, wholeLine, key)
+}
 
 func stepRead(w *walker, s *steps) {
 	id, after := s.process(), uint64(0)

@@ -162,6 +162,7 @@ func (w *walker) ask(id, method, process string, params map[string]any) *asked {
 	a.refusal = w.refusalOf(method)
 	if process != "" {
 		a.about = slices.Clone(w.model.lives[process])
+		a.inDoubt = slices.ContainsFunc(a.about, func(l *life) bool { return l.certainty == doubted })
 		if l, sure := w.model.current(a.about); sure && l != nil {
 			a.knownLast, a.knownExit, a.knownClosed = l.last(), l.hasExited(), l.closed > 0
 		}
