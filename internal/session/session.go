@@ -197,11 +197,11 @@ func (s *Session) isFull(most int) bool {
 // spawn starts the claimed process or gives the claim back. The process gets its
 // owner or its keeper before it can lose anything: until then its log is held.
 func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grace *time.Duration) (*Ownership, error) {
-	defer close(p.started)
 	spec.Output.Held = grace != nil || s.lease != nil
 	running, err := s.registry.supervisor.Start(ctx, spec)
 	s.lock()
 	defer s.unlock()
+	defer close(p.started) // before anybody can hear of the process
 	s.changed = true
 	if err != nil {
 		s.remove(p)
