@@ -28,7 +28,7 @@ func (p *cutBody) Recv() (*execwirev1.FetchResponse, error) {
 
 // However a server elsewhere cuts a body, it takes about its bytes.
 func TestABodyInSmallPiecesTakesNoMoreThanItsBytes(t *testing.T) {
-	const size = 1 << 20
+	const size = 256 << 10
 	for _, of := range []int{1, 7, 1 << 10, largePiece - 1, largePiece, largePiece + 1, 64 << 10} {
 		places := &httpPlaces{}
 		places.limits(Config{HTTPBuffered: 2 * size})
@@ -49,7 +49,7 @@ func TestABodyInSmallPiecesTakesNoMoreThanItsBytes(t *testing.T) {
 
 // A request whose response is streamed for long was sent long ago.
 func TestAStreamedBodyKeepsNothingOfItsRequest(t *testing.T) {
-	const requests, size = 16, 2 << 20
+	const requests, size = 8, 1 << 20
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.(http.Flusher).Flush()
