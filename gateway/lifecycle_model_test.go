@@ -134,10 +134,10 @@ func (l *life) meets(a *asked, perhaps bool) {
 func (l *life) inputOf(a *asked, perhaps bool) input {
 	in := input{written: a.write, text: a.text, perhaps: perhaps}
 	for _, other := range l.inputs {
-		if a.write.key == "" || other.key != a.write.key {
+		if a.write.key == "" || other.key != a.write.key || other.ask.isAnswered && !other.taken {
 			continue
 		}
-		if !other.lost && !other.perhaps {
+		if !other.lost && !other.perhaps && !other.ask.inDoubt {
 			in.text = ""
 		}
 		in.perhaps = true
