@@ -17,7 +17,7 @@ var readingAttacks = []attack{
 			}
 		})
 	}},
-	{name: "answers that nobody reads", most: 300, settings: []string{"EXECWIRE_ANSWER_BYTES_TOTAL=16MiB"}, wave: func(a *assault) {
+	{name: "answers that nobody reads", most: 600, settings: []string{"EXECWIRE_ANSWER_BYTES_TOTAL=16MiB"}, wave: func(a *assault) {
 		file := filepath.Join(a.TempDir(), "large")
 		if err := os.WriteFile(file, make([]byte, 2<<20), 0o600); err != nil {
 			a.Errorf("failed to prepare: %v", err)
