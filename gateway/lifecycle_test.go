@@ -218,13 +218,16 @@ func (w *walker) grantedLives() (found []*life) {
 // learnAll has the client know the whole of a process.
 func (w *walker) learnAll(l *life) {
 	w.t.Helper()
-	for begun := time.Now(); l.resumed && !l.hasClosed() && !l.isGone; w.settle() { // it may have closed before
+	// An exit that an answer has told already, on a connection that was lost, is
+	// not told again in the older dialect.
+	isToldAll := !l.resumed && !(l.isOlder && l.wasResumed && (l.mayBeTaken || len(l.reads) > 0))
+	for begun := time.Now(); !isToldAll && !l.hasClosed() && !l.isGone; w.settle() { // it may have closed before
 		if time.Since(begun) > patience {
 			w.fail("%s does not close", l.id)
 		}
 		w.read(l.id, l.last(), 0, 100)
 	}
-	if !l.resumed {
+	if isToldAll {
 		w.takeUntil(func() bool { return l.isTold || l.closed > 0 && l.closed == l.pushed })
 	}
 	w.read(l.id, 0, 0, 0)
