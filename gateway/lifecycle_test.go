@@ -219,8 +219,8 @@ func (w *walker) grantedLives() (found []*life) {
 func (w *walker) learnAll(l *life) {
 	w.t.Helper()
 	// An exit that an answer has told already, on a connection that was lost, is
-	// not told again in the older dialect.
-	isToldAll := !l.resumed && !(l.isOlder && l.wasResumed && (l.mayBeTaken || len(l.reads) > 0))
+	// not told again in the older dialect, which a vague one may be of.
+	isToldAll := !l.resumed && !l.isVague && !(l.isOlder && l.wasResumed && (l.mayBeTaken || len(l.reads) > 0))
 	for begun := time.Now(); !isToldAll && !l.hasClosed() && !l.isGone; w.settle() { // it may have closed before
 		if time.Since(begun) > patience {
 			w.fail("%s does not close", l.id)
