@@ -60,7 +60,7 @@ const tcpRTOMaxMS = 44
 // unsentBytes is how much may wait in the kernel that the network has not taken
 // yet. Unbounded, some MiB of output of a client that does not read would count
 // as written, and an answer would wait behind them.
-const unsentBytes = 128 << 10
+const unsentBytes = 512 << 10
 
 // tune sets what there is to set. A failure leaves a connection that works and
 // takes longer to find out that its peer is gone.
