@@ -158,8 +158,8 @@ func (a *attached) alongside(flood *feed, holds func() bool) {
 func TestAFeedTakesTurns(t *testing.T) {
 	const (
 		floods = 3
-		spoken = 600 << 10 // most of a window, of which a quarter is for stderr
-		each   = spoken / (32 << 10)
+		spoken = 600 << 10           // most of a window, of which a quarter is for stderr
+		each   = spoken / (64 << 10) // messages, which within the program are twice as large
 	)
 	atEveryDoor(t, func(s *story) {
 		a := s.lease(keep(patience))
