@@ -28,6 +28,7 @@ const (
 	PermissionDenied                  // the system forbids it
 	CopyIntoItself                    // the destination is the source or below it
 	TreeTooDeep                       // directories nested deeper than Error.Limit
+	InvalidPattern                    // a malformed pattern of paths, or too many of them
 	Exhausted                         // out of descriptors or memory: may pass
 )
 
@@ -47,6 +48,7 @@ var kindNames = map[Kind]string{
 	PermissionDenied:  "permission denied",
 	CopyIntoItself:    "copy into itself",
 	TreeTooDeep:       "tree too deep",
+	InvalidPattern:    "invalid pattern",
 	Exhausted:         "exhausted",
 }
 
