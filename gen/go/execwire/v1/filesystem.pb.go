@@ -9,7 +9,6 @@ package execwirev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -21,80 +20,6 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
-
-// FileType is what a name in a directory stands for.
-type FileType int32
-
-const (
-	// Not known: of an entry that was followed, it leads to nothing, in a circle,
-	// or where the server's user may not look.
-	FileType_FILE_TYPE_UNSPECIFIED FileType = 0
-	// A regular file.
-	FileType_FILE_TYPE_REGULAR FileType = 1
-	// A directory.
-	FileType_FILE_TYPE_DIRECTORY FileType = 2
-	// A symbolic link.
-	FileType_FILE_TYPE_SYMLINK FileType = 3
-	// A FIFO.
-	FileType_FILE_TYPE_FIFO FileType = 4
-	// A socket.
-	FileType_FILE_TYPE_SOCKET FileType = 5
-	// A character device.
-	FileType_FILE_TYPE_CHARACTER_DEVICE FileType = 6
-	// A block device.
-	FileType_FILE_TYPE_BLOCK_DEVICE FileType = 7
-)
-
-// Enum value maps for FileType.
-var (
-	FileType_name = map[int32]string{
-		0: "FILE_TYPE_UNSPECIFIED",
-		1: "FILE_TYPE_REGULAR",
-		2: "FILE_TYPE_DIRECTORY",
-		3: "FILE_TYPE_SYMLINK",
-		4: "FILE_TYPE_FIFO",
-		5: "FILE_TYPE_SOCKET",
-		6: "FILE_TYPE_CHARACTER_DEVICE",
-		7: "FILE_TYPE_BLOCK_DEVICE",
-	}
-	FileType_value = map[string]int32{
-		"FILE_TYPE_UNSPECIFIED":      0,
-		"FILE_TYPE_REGULAR":          1,
-		"FILE_TYPE_DIRECTORY":        2,
-		"FILE_TYPE_SYMLINK":          3,
-		"FILE_TYPE_FIFO":             4,
-		"FILE_TYPE_SOCKET":           5,
-		"FILE_TYPE_CHARACTER_DEVICE": 6,
-		"FILE_TYPE_BLOCK_DEVICE":     7,
-	}
-)
-
-func (x FileType) Enum() *FileType {
-	p := new(FileType)
-	*p = x
-	return p
-}
-
-func (x FileType) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (FileType) Descriptor() protoreflect.EnumDescriptor {
-	return file_execwire_v1_filesystem_proto_enumTypes[0].Descriptor()
-}
-
-func (FileType) Type() protoreflect.EnumType {
-	return &file_execwire_v1_filesystem_proto_enumTypes[0]
-}
-
-func (x FileType) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use FileType.Descriptor instead.
-func (FileType) EnumDescriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{0}
-}
 
 // UploadMode says how an uploaded file is written.
 type UploadMode int32
@@ -129,11 +54,11 @@ func (x UploadMode) String() string {
 }
 
 func (UploadMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_execwire_v1_filesystem_proto_enumTypes[1].Descriptor()
+	return file_execwire_v1_filesystem_proto_enumTypes[0].Descriptor()
 }
 
 func (UploadMode) Type() protoreflect.EnumType {
-	return &file_execwire_v1_filesystem_proto_enumTypes[1]
+	return &file_execwire_v1_filesystem_proto_enumTypes[0]
 }
 
 func (x UploadMode) Number() protoreflect.EnumNumber {
@@ -142,145 +67,7 @@ func (x UploadMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UploadMode.Descriptor instead.
 func (UploadMode) EnumDescriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{1}
-}
-
-// FileMetadata describes a file of any type.
-type FileMetadata struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is. Never a link, unless the path itself was asked for.
-	Type FileType `protobuf:"varint,1,opt,name=type,proto3,enum=execwire.v1.FileType" json:"type,omitempty"`
-	// Whether the path itself is a symbolic link.
-	IsSymlink bool `protobuf:"varint,2,opt,name=is_symlink,json=isSymlink,proto3" json:"is_symlink,omitempty"`
-	// Its size in bytes, as far as that means something for its type. Many files
-	// of /proc have content and size 0.
-	Size uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// The permission bits with set-user-ID, set-group-ID and sticky: mode 07777.
-	Mode uint32 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
-	// The number of its owner.
-	UserId uint32 `protobuf:"varint,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// The number of its group.
-	GroupId uint32 `protobuf:"varint,6,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// How many names it has.
-	LinkCount uint64 `protobuf:"varint,7,opt,name=link_count,json=linkCount,proto3" json:"link_count,omitempty"`
-	// When its content was last changed, in nanoseconds as far as its file system
-	// keeps them, as are the other times.
-	ModifyTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=modify_time,json=modifyTime,proto3" json:"modify_time,omitempty"`
-	// When it was last read, as far as that is recorded.
-	AccessTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=access_time,json=accessTime,proto3" json:"access_time,omitempty"`
-	// When its content or metadata was last changed.
-	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
-	// When it was created; absent where the file system does not say.
-	BirthTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=birth_time,json=birthTime,proto3" json:"birth_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FileMetadata) Reset() {
-	*x = FileMetadata{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FileMetadata) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FileMetadata) ProtoMessage() {}
-
-func (x *FileMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FileMetadata.ProtoReflect.Descriptor instead.
-func (*FileMetadata) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *FileMetadata) GetType() FileType {
-	if x != nil {
-		return x.Type
-	}
-	return FileType_FILE_TYPE_UNSPECIFIED
-}
-
-func (x *FileMetadata) GetIsSymlink() bool {
-	if x != nil {
-		return x.IsSymlink
-	}
-	return false
-}
-
-func (x *FileMetadata) GetSize() uint64 {
-	if x != nil {
-		return x.Size
-	}
-	return 0
-}
-
-func (x *FileMetadata) GetMode() uint32 {
-	if x != nil {
-		return x.Mode
-	}
-	return 0
-}
-
-func (x *FileMetadata) GetUserId() uint32 {
-	if x != nil {
-		return x.UserId
-	}
-	return 0
-}
-
-func (x *FileMetadata) GetGroupId() uint32 {
-	if x != nil {
-		return x.GroupId
-	}
-	return 0
-}
-
-func (x *FileMetadata) GetLinkCount() uint64 {
-	if x != nil {
-		return x.LinkCount
-	}
-	return 0
-}
-
-func (x *FileMetadata) GetModifyTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ModifyTime
-	}
-	return nil
-}
-
-func (x *FileMetadata) GetAccessTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.AccessTime
-	}
-	return nil
-}
-
-func (x *FileMetadata) GetChangeTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ChangeTime
-	}
-	return nil
-}
-
-func (x *FileMetadata) GetBirthTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.BirthTime
-	}
-	return nil
 }
 
 // ReadFileRequest asks for a whole file.
@@ -298,7 +85,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[1]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -310,7 +97,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[1]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -323,7 +110,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{1}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -360,7 +147,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[2]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +159,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[2]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +172,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{2}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -423,7 +210,7 @@ type DownloadFileRequest struct {
 
 func (x *DownloadFileRequest) Reset() {
 	*x = DownloadFileRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[3]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +222,7 @@ func (x *DownloadFileRequest) String() string {
 func (*DownloadFileRequest) ProtoMessage() {}
 
 func (x *DownloadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[3]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +235,7 @@ func (x *DownloadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFileRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFileRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{3}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DownloadFileRequest) GetPath() string {
@@ -502,7 +289,7 @@ type DownloadFileResponse struct {
 
 func (x *DownloadFileResponse) Reset() {
 	*x = DownloadFileResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[4]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +301,7 @@ func (x *DownloadFileResponse) String() string {
 func (*DownloadFileResponse) ProtoMessage() {}
 
 func (x *DownloadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[4]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +314,7 @@ func (x *DownloadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFileResponse.ProtoReflect.Descriptor instead.
 func (*DownloadFileResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{4}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DownloadFileResponse) GetMessage() isDownloadFileResponse_Message {
@@ -585,7 +372,7 @@ type DownloadHead struct {
 
 func (x *DownloadHead) Reset() {
 	*x = DownloadHead{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[5]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +384,7 @@ func (x *DownloadHead) String() string {
 func (*DownloadHead) ProtoMessage() {}
 
 func (x *DownloadHead) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[5]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +397,7 @@ func (x *DownloadHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadHead.ProtoReflect.Descriptor instead.
 func (*DownloadHead) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{5}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DownloadHead) GetMetadata() *FileMetadata {
@@ -637,7 +424,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[6]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +436,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[6]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +449,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{6}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -702,7 +489,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[7]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +501,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[7]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +514,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{7}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{6}
 }
 
 // UploadFileRequest is a part of a file that is uploaded.
@@ -746,7 +533,7 @@ type UploadFileRequest struct {
 
 func (x *UploadFileRequest) Reset() {
 	*x = UploadFileRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +545,7 @@ func (x *UploadFileRequest) String() string {
 func (*UploadFileRequest) ProtoMessage() {}
 
 func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +558,7 @@ func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileRequest.ProtoReflect.Descriptor instead.
 func (*UploadFileRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{8}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UploadFileRequest) GetMessage() isUploadFileRequest_Message {
@@ -834,7 +621,7 @@ type UploadHead struct {
 
 func (x *UploadHead) Reset() {
 	*x = UploadHead{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +633,7 @@ func (x *UploadHead) String() string {
 func (*UploadHead) ProtoMessage() {}
 
 func (x *UploadHead) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +646,7 @@ func (x *UploadHead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadHead.ProtoReflect.Descriptor instead.
 func (*UploadHead) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{9}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UploadHead) GetPath() string {
@@ -901,7 +688,7 @@ type UploadFileResponse struct {
 
 func (x *UploadFileResponse) Reset() {
 	*x = UploadFileResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +700,7 @@ func (x *UploadFileResponse) String() string {
 func (*UploadFileResponse) ProtoMessage() {}
 
 func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +713,7 @@ func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileResponse.ProtoReflect.Descriptor instead.
 func (*UploadFileResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{10}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UploadFileResponse) GetSize() uint64 {
@@ -955,7 +742,7 @@ type CreateDirectoryRequest struct {
 
 func (x *CreateDirectoryRequest) Reset() {
 	*x = CreateDirectoryRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +754,7 @@ func (x *CreateDirectoryRequest) String() string {
 func (*CreateDirectoryRequest) ProtoMessage() {}
 
 func (x *CreateDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +767,7 @@ func (x *CreateDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*CreateDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{11}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateDirectoryRequest) GetPath() string {
@@ -1020,7 +807,7 @@ type CreateDirectoryResponse struct {
 
 func (x *CreateDirectoryResponse) Reset() {
 	*x = CreateDirectoryResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +819,7 @@ func (x *CreateDirectoryResponse) String() string {
 func (*CreateDirectoryResponse) ProtoMessage() {}
 
 func (x *CreateDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +832,7 @@ func (x *CreateDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*CreateDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{12}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{11}
 }
 
 // GetMetadataRequest asks what a path leads to.
@@ -1066,7 +853,7 @@ type GetMetadataRequest struct {
 
 func (x *GetMetadataRequest) Reset() {
 	*x = GetMetadataRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +865,7 @@ func (x *GetMetadataRequest) String() string {
 func (*GetMetadataRequest) ProtoMessage() {}
 
 func (x *GetMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +878,7 @@ func (x *GetMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetadataRequest.ProtoReflect.Descriptor instead.
 func (*GetMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{13}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetMetadataRequest) GetPath() string {
@@ -1138,7 +925,7 @@ type GetMetadataResponse struct {
 
 func (x *GetMetadataResponse) Reset() {
 	*x = GetMetadataResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +937,7 @@ func (x *GetMetadataResponse) String() string {
 func (*GetMetadataResponse) ProtoMessage() {}
 
 func (x *GetMetadataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +950,7 @@ func (x *GetMetadataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetadataResponse.ProtoReflect.Descriptor instead.
 func (*GetMetadataResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{14}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetMetadataResponse) GetMetadata() *FileMetadata {
@@ -1202,7 +989,7 @@ type ReadDirectoryRequest struct {
 
 func (x *ReadDirectoryRequest) Reset() {
 	*x = ReadDirectoryRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1001,7 @@ func (x *ReadDirectoryRequest) String() string {
 func (*ReadDirectoryRequest) ProtoMessage() {}
 
 func (x *ReadDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1014,7 @@ func (x *ReadDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*ReadDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{15}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadDirectoryRequest) GetPath() string {
@@ -1262,7 +1049,7 @@ type ReadDirectoryResponse struct {
 
 func (x *ReadDirectoryResponse) Reset() {
 	*x = ReadDirectoryResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1061,7 @@ func (x *ReadDirectoryResponse) String() string {
 func (*ReadDirectoryResponse) ProtoMessage() {}
 
 func (x *ReadDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1074,7 @@ func (x *ReadDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*ReadDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{16}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadDirectoryResponse) GetEntries() []*DirectoryEntry {
@@ -1315,7 +1102,7 @@ type DirectoryEntry struct {
 
 func (x *DirectoryEntry) Reset() {
 	*x = DirectoryEntry{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1114,7 @@ func (x *DirectoryEntry) String() string {
 func (*DirectoryEntry) ProtoMessage() {}
 
 func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1127,7 @@ func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryEntry.ProtoReflect.Descriptor instead.
 func (*DirectoryEntry) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{17}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DirectoryEntry) GetName() string {
@@ -1391,7 +1178,7 @@ type RemovePathRequest struct {
 
 func (x *RemovePathRequest) Reset() {
 	*x = RemovePathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1190,7 @@ func (x *RemovePathRequest) String() string {
 func (*RemovePathRequest) ProtoMessage() {}
 
 func (x *RemovePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1203,7 @@ func (x *RemovePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePathRequest.ProtoReflect.Descriptor instead.
 func (*RemovePathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{18}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RemovePathRequest) GetPath() string {
@@ -1463,7 +1250,7 @@ type RemovePathResponse struct {
 
 func (x *RemovePathResponse) Reset() {
 	*x = RemovePathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1262,7 @@ func (x *RemovePathResponse) String() string {
 func (*RemovePathResponse) ProtoMessage() {}
 
 func (x *RemovePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1275,7 @@ func (x *RemovePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePathResponse.ProtoReflect.Descriptor instead.
 func (*RemovePathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{19}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{18}
 }
 
 // CopyPathRequest asks for a copy.
@@ -1514,7 +1301,7 @@ type CopyPathRequest struct {
 
 func (x *CopyPathRequest) Reset() {
 	*x = CopyPathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1313,7 @@ func (x *CopyPathRequest) String() string {
 func (*CopyPathRequest) ProtoMessage() {}
 
 func (x *CopyPathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1326,7 @@ func (x *CopyPathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPathRequest.ProtoReflect.Descriptor instead.
 func (*CopyPathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{20}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CopyPathRequest) GetSourcePath() string {
@@ -1596,7 +1383,7 @@ type CopyPathResponse struct {
 
 func (x *CopyPathResponse) Reset() {
 	*x = CopyPathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[21]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1395,7 @@ func (x *CopyPathResponse) String() string {
 func (*CopyPathResponse) ProtoMessage() {}
 
 func (x *CopyPathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[21]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1408,7 @@ func (x *CopyPathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPathResponse.ProtoReflect.Descriptor instead.
 func (*CopyPathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{21}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CopyPathResponse) GetOmittedSpecialFiles() uint64 {
@@ -1646,7 +1433,7 @@ type CanonicalizePathRequest struct {
 
 func (x *CanonicalizePathRequest) Reset() {
 	*x = CanonicalizePathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[22]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1445,7 @@ func (x *CanonicalizePathRequest) String() string {
 func (*CanonicalizePathRequest) ProtoMessage() {}
 
 func (x *CanonicalizePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[22]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1458,7 @@ func (x *CanonicalizePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanonicalizePathRequest.ProtoReflect.Descriptor instead.
 func (*CanonicalizePathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{22}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CanonicalizePathRequest) GetPath() string {
@@ -1708,7 +1495,7 @@ type CanonicalizePathResponse struct {
 
 func (x *CanonicalizePathResponse) Reset() {
 	*x = CanonicalizePathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[23]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1507,7 @@ func (x *CanonicalizePathResponse) String() string {
 func (*CanonicalizePathResponse) ProtoMessage() {}
 
 func (x *CanonicalizePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[23]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1520,7 @@ func (x *CanonicalizePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanonicalizePathResponse.ProtoReflect.Descriptor instead.
 func (*CanonicalizePathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{23}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CanonicalizePathResponse) GetPath() string {
@@ -1754,26 +1541,7 @@ var File_execwire_v1_filesystem_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
-	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x03\n" +
-	"\fFileMetadata\x12)\n" +
-	"\x04type\x18\x01 \x01(\x0e2\x15.execwire.v1.FileTypeR\x04type\x12\x1d\n" +
-	"\n" +
-	"is_symlink\x18\x02 \x01(\bR\tisSymlink\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x12\n" +
-	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x17\n" +
-	"\auser_id\x18\x05 \x01(\rR\x06userId\x12\x19\n" +
-	"\bgroup_id\x18\x06 \x01(\rR\agroupId\x12\x1d\n" +
-	"\n" +
-	"link_count\x18\a \x01(\x04R\tlinkCount\x12;\n" +
-	"\vmodify_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"modifyTime\x12;\n" +
-	"\vaccess_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"accessTime\x12;\n" +
-	"\vchange_time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"changeTime\x129\n" +
-	"\n" +
-	"birth_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tbirthTime\"v\n" +
+	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -1863,16 +1631,7 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"I\n" +
 	"\x18CanonicalizePathResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath*\xd2\x01\n" +
-	"\bFileType\x12\x19\n" +
-	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x15\n" +
-	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
-	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
-	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x12\n" +
-	"\x0eFILE_TYPE_FIFO\x10\x04\x12\x14\n" +
-	"\x10FILE_TYPE_SOCKET\x10\x05\x12\x1e\n" +
-	"\x1aFILE_TYPE_CHARACTER_DEVICE\x10\x06\x12\x1a\n" +
-	"\x16FILE_TYPE_BLOCK_DEVICE\x10\a*C\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath*C\n" +
 	"\n" +
 	"UploadMode\x12\x1b\n" +
 	"\x17UPLOAD_MODE_UNSPECIFIED\x10\x00\x12\x18\n" +
@@ -1904,88 +1663,82 @@ func file_execwire_v1_filesystem_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_filesystem_proto_rawDescData
 }
 
-var file_execwire_v1_filesystem_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_execwire_v1_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_execwire_v1_filesystem_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_execwire_v1_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_execwire_v1_filesystem_proto_goTypes = []any{
-	(FileType)(0),                    // 0: execwire.v1.FileType
-	(UploadMode)(0),                  // 1: execwire.v1.UploadMode
-	(*FileMetadata)(nil),             // 2: execwire.v1.FileMetadata
-	(*ReadFileRequest)(nil),          // 3: execwire.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),         // 4: execwire.v1.ReadFileResponse
-	(*DownloadFileRequest)(nil),      // 5: execwire.v1.DownloadFileRequest
-	(*DownloadFileResponse)(nil),     // 6: execwire.v1.DownloadFileResponse
-	(*DownloadHead)(nil),             // 7: execwire.v1.DownloadHead
-	(*WriteFileRequest)(nil),         // 8: execwire.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),        // 9: execwire.v1.WriteFileResponse
-	(*UploadFileRequest)(nil),        // 10: execwire.v1.UploadFileRequest
-	(*UploadHead)(nil),               // 11: execwire.v1.UploadHead
-	(*UploadFileResponse)(nil),       // 12: execwire.v1.UploadFileResponse
-	(*CreateDirectoryRequest)(nil),   // 13: execwire.v1.CreateDirectoryRequest
-	(*CreateDirectoryResponse)(nil),  // 14: execwire.v1.CreateDirectoryResponse
-	(*GetMetadataRequest)(nil),       // 15: execwire.v1.GetMetadataRequest
-	(*GetMetadataResponse)(nil),      // 16: execwire.v1.GetMetadataResponse
-	(*ReadDirectoryRequest)(nil),     // 17: execwire.v1.ReadDirectoryRequest
-	(*ReadDirectoryResponse)(nil),    // 18: execwire.v1.ReadDirectoryResponse
-	(*DirectoryEntry)(nil),           // 19: execwire.v1.DirectoryEntry
-	(*RemovePathRequest)(nil),        // 20: execwire.v1.RemovePathRequest
-	(*RemovePathResponse)(nil),       // 21: execwire.v1.RemovePathResponse
-	(*CopyPathRequest)(nil),          // 22: execwire.v1.CopyPathRequest
-	(*CopyPathResponse)(nil),         // 23: execwire.v1.CopyPathResponse
-	(*CanonicalizePathRequest)(nil),  // 24: execwire.v1.CanonicalizePathRequest
-	(*CanonicalizePathResponse)(nil), // 25: execwire.v1.CanonicalizePathResponse
-	(*timestamppb.Timestamp)(nil),    // 26: google.protobuf.Timestamp
-	(*SandboxPolicy)(nil),            // 27: execwire.v1.SandboxPolicy
+	(UploadMode)(0),                  // 0: execwire.v1.UploadMode
+	(*ReadFileRequest)(nil),          // 1: execwire.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),         // 2: execwire.v1.ReadFileResponse
+	(*DownloadFileRequest)(nil),      // 3: execwire.v1.DownloadFileRequest
+	(*DownloadFileResponse)(nil),     // 4: execwire.v1.DownloadFileResponse
+	(*DownloadHead)(nil),             // 5: execwire.v1.DownloadHead
+	(*WriteFileRequest)(nil),         // 6: execwire.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),        // 7: execwire.v1.WriteFileResponse
+	(*UploadFileRequest)(nil),        // 8: execwire.v1.UploadFileRequest
+	(*UploadHead)(nil),               // 9: execwire.v1.UploadHead
+	(*UploadFileResponse)(nil),       // 10: execwire.v1.UploadFileResponse
+	(*CreateDirectoryRequest)(nil),   // 11: execwire.v1.CreateDirectoryRequest
+	(*CreateDirectoryResponse)(nil),  // 12: execwire.v1.CreateDirectoryResponse
+	(*GetMetadataRequest)(nil),       // 13: execwire.v1.GetMetadataRequest
+	(*GetMetadataResponse)(nil),      // 14: execwire.v1.GetMetadataResponse
+	(*ReadDirectoryRequest)(nil),     // 15: execwire.v1.ReadDirectoryRequest
+	(*ReadDirectoryResponse)(nil),    // 16: execwire.v1.ReadDirectoryResponse
+	(*DirectoryEntry)(nil),           // 17: execwire.v1.DirectoryEntry
+	(*RemovePathRequest)(nil),        // 18: execwire.v1.RemovePathRequest
+	(*RemovePathResponse)(nil),       // 19: execwire.v1.RemovePathResponse
+	(*CopyPathRequest)(nil),          // 20: execwire.v1.CopyPathRequest
+	(*CopyPathResponse)(nil),         // 21: execwire.v1.CopyPathResponse
+	(*CanonicalizePathRequest)(nil),  // 22: execwire.v1.CanonicalizePathRequest
+	(*CanonicalizePathResponse)(nil), // 23: execwire.v1.CanonicalizePathResponse
+	(*SandboxPolicy)(nil),            // 24: execwire.v1.SandboxPolicy
+	(*FileMetadata)(nil),             // 25: execwire.v1.FileMetadata
+	(FileType)(0),                    // 26: execwire.v1.FileType
 }
 var file_execwire_v1_filesystem_proto_depIdxs = []int32{
-	0,  // 0: execwire.v1.FileMetadata.type:type_name -> execwire.v1.FileType
-	26, // 1: execwire.v1.FileMetadata.modify_time:type_name -> google.protobuf.Timestamp
-	26, // 2: execwire.v1.FileMetadata.access_time:type_name -> google.protobuf.Timestamp
-	26, // 3: execwire.v1.FileMetadata.change_time:type_name -> google.protobuf.Timestamp
-	26, // 4: execwire.v1.FileMetadata.birth_time:type_name -> google.protobuf.Timestamp
-	27, // 5: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	2,  // 6: execwire.v1.ReadFileResponse.metadata:type_name -> execwire.v1.FileMetadata
-	27, // 7: execwire.v1.DownloadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	7,  // 8: execwire.v1.DownloadFileResponse.head:type_name -> execwire.v1.DownloadHead
-	2,  // 9: execwire.v1.DownloadHead.metadata:type_name -> execwire.v1.FileMetadata
-	27, // 10: execwire.v1.WriteFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	11, // 11: execwire.v1.UploadFileRequest.head:type_name -> execwire.v1.UploadHead
-	27, // 12: execwire.v1.UploadHead.sandbox:type_name -> execwire.v1.SandboxPolicy
-	1,  // 13: execwire.v1.UploadHead.mode:type_name -> execwire.v1.UploadMode
-	27, // 14: execwire.v1.CreateDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	27, // 15: execwire.v1.GetMetadataRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	2,  // 16: execwire.v1.GetMetadataResponse.metadata:type_name -> execwire.v1.FileMetadata
-	27, // 17: execwire.v1.ReadDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	19, // 18: execwire.v1.ReadDirectoryResponse.entries:type_name -> execwire.v1.DirectoryEntry
-	0,  // 19: execwire.v1.DirectoryEntry.type:type_name -> execwire.v1.FileType
-	0,  // 20: execwire.v1.DirectoryEntry.target_type:type_name -> execwire.v1.FileType
-	27, // 21: execwire.v1.RemovePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	27, // 22: execwire.v1.CopyPathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	27, // 23: execwire.v1.CanonicalizePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	3,  // 24: execwire.v1.FileSystemService.ReadFile:input_type -> execwire.v1.ReadFileRequest
-	5,  // 25: execwire.v1.FileSystemService.DownloadFile:input_type -> execwire.v1.DownloadFileRequest
-	8,  // 26: execwire.v1.FileSystemService.WriteFile:input_type -> execwire.v1.WriteFileRequest
-	10, // 27: execwire.v1.FileSystemService.UploadFile:input_type -> execwire.v1.UploadFileRequest
-	13, // 28: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
-	15, // 29: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
-	17, // 30: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
-	20, // 31: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
-	22, // 32: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
-	24, // 33: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
-	4,  // 34: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
-	6,  // 35: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
-	9,  // 36: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
-	12, // 37: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
-	14, // 38: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
-	16, // 39: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
-	18, // 40: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
-	21, // 41: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
-	23, // 42: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
-	25, // 43: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	24, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	25, // 1: execwire.v1.ReadFileResponse.metadata:type_name -> execwire.v1.FileMetadata
+	24, // 2: execwire.v1.DownloadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	5,  // 3: execwire.v1.DownloadFileResponse.head:type_name -> execwire.v1.DownloadHead
+	25, // 4: execwire.v1.DownloadHead.metadata:type_name -> execwire.v1.FileMetadata
+	24, // 5: execwire.v1.WriteFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	9,  // 6: execwire.v1.UploadFileRequest.head:type_name -> execwire.v1.UploadHead
+	24, // 7: execwire.v1.UploadHead.sandbox:type_name -> execwire.v1.SandboxPolicy
+	0,  // 8: execwire.v1.UploadHead.mode:type_name -> execwire.v1.UploadMode
+	24, // 9: execwire.v1.CreateDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	24, // 10: execwire.v1.GetMetadataRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	25, // 11: execwire.v1.GetMetadataResponse.metadata:type_name -> execwire.v1.FileMetadata
+	24, // 12: execwire.v1.ReadDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	17, // 13: execwire.v1.ReadDirectoryResponse.entries:type_name -> execwire.v1.DirectoryEntry
+	26, // 14: execwire.v1.DirectoryEntry.type:type_name -> execwire.v1.FileType
+	26, // 15: execwire.v1.DirectoryEntry.target_type:type_name -> execwire.v1.FileType
+	24, // 16: execwire.v1.RemovePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	24, // 17: execwire.v1.CopyPathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	24, // 18: execwire.v1.CanonicalizePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	1,  // 19: execwire.v1.FileSystemService.ReadFile:input_type -> execwire.v1.ReadFileRequest
+	3,  // 20: execwire.v1.FileSystemService.DownloadFile:input_type -> execwire.v1.DownloadFileRequest
+	6,  // 21: execwire.v1.FileSystemService.WriteFile:input_type -> execwire.v1.WriteFileRequest
+	8,  // 22: execwire.v1.FileSystemService.UploadFile:input_type -> execwire.v1.UploadFileRequest
+	11, // 23: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
+	13, // 24: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
+	15, // 25: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
+	18, // 26: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
+	20, // 27: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
+	22, // 28: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
+	2,  // 29: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
+	4,  // 30: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
+	7,  // 31: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
+	10, // 32: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
+	12, // 33: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
+	14, // 34: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
+	16, // 35: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
+	19, // 36: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
+	21, // 37: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
+	23, // 38: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
+	29, // [29:39] is the sub-list for method output_type
+	19, // [19:29] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_filesystem_proto_init() }
@@ -1993,13 +1746,14 @@ func file_execwire_v1_filesystem_proto_init() {
 	if File_execwire_v1_filesystem_proto != nil {
 		return
 	}
+	file_execwire_v1_filesystem_metadata_proto_init()
 	file_execwire_v1_sandbox_proto_init()
-	file_execwire_v1_filesystem_proto_msgTypes[3].OneofWrappers = []any{}
-	file_execwire_v1_filesystem_proto_msgTypes[4].OneofWrappers = []any{
+	file_execwire_v1_filesystem_proto_msgTypes[2].OneofWrappers = []any{}
+	file_execwire_v1_filesystem_proto_msgTypes[3].OneofWrappers = []any{
 		(*DownloadFileResponse_Head)(nil),
 		(*DownloadFileResponse_Data)(nil),
 	}
-	file_execwire_v1_filesystem_proto_msgTypes[8].OneofWrappers = []any{
+	file_execwire_v1_filesystem_proto_msgTypes[7].OneofWrappers = []any{
 		(*UploadFileRequest_Head)(nil),
 		(*UploadFileRequest_Data)(nil),
 	}
@@ -2008,8 +1762,8 @@ func file_execwire_v1_filesystem_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_filesystem_proto_rawDesc), len(file_execwire_v1_filesystem_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   24,
+			NumEnums:      1,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
