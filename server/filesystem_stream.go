@@ -12,9 +12,6 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// downloadBytes is the data in one message of a download; see [streamBytes].
-const downloadBytes = streamBytes
-
 // DownloadFile implements the RPC.
 func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, stream grpc.ServerStreamingServer[execwirev1.DownloadFileResponse]) error {
 	file, err := fsops.Open(pathOf(req))
@@ -33,7 +30,8 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 	}
 	memory := newPieces(stream.Context())
 	for left > 0 {
-		piece := memory.next()[:min(left, downloadBytes)]
+		piece := memory.next()
+		piece = piece[:min(left, uint64(len(piece)))]
 		n, err := io.ReadFull(file, piece)
 		if n > 0 {
 			data := &execwirev1.DownloadFileResponse_Data{Data: piece[:n]}
@@ -52,33 +50,36 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 	return nil
 }
 
-// pieces is the memory of the data of one download. Within this program it is
-// the message itself that the client gets, so a piece is used once, unless the
-// client hands messages back: then a few are used by turns.
+// pieces is the memory of the data of one download. Over a wire it is copied
+// when it is sent, and used again. Within this program it is the message itself
+// that the client gets, so a piece is used once, unless the client hands messages
+// back: then a few are used by turns.
 type pieces struct {
-	byTurns [][]byte
+	size    int
+	byTurns [][]byte // empty if a piece is used once
 	turn    int
 }
 
 // newPieces asks the stream of a call whether the client hands messages back, and
-// when; that of [grpc.Server] does not know.
+// when; that of [grpc.Server] does not know, and encodes before it returns:
+// nothing here looks at messages later.
 func newPieces(ctx context.Context) *pieces {
-	p := &pieces{}
+	turns := 1
 	if stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ ReuseAfter() int }); ok {
-		p.byTurns = make([][]byte, stream.ReuseAfter())
+		turns = stream.ReuseAfter()
 	}
-	return p
+	return &pieces{size: messageBytes(ctx), byTurns: make([][]byte, turns)}
 }
 
 // next returns memory for the next message.
 func (p *pieces) next() []byte {
 	if len(p.byTurns) == 0 {
-		return make([]byte, downloadBytes)
+		return make([]byte, p.size)
 	}
 	piece := &p.byTurns[p.turn]
 	p.turn = (p.turn + 1) % len(p.byTurns)
 	if *piece == nil {
-		*piece = make([]byte, downloadBytes)
+		*piece = make([]byte, p.size)
 	}
 	return *piece
 }

@@ -50,7 +50,7 @@ func (f *fixture) download(req *execwirev1.DownloadFileRequest) (*execwirev1.Fil
 		if err == io.EOF {
 			return first.GetHead().GetMetadata(), content
 		}
-		if n := len(m.GetData()); err != nil || n == 0 || n > 32_700 {
+		if n := len(m.GetData()); err != nil || n == 0 || n > 64<<10 {
 			f.t.Fatalf("a message has %d bytes: %v", n, err)
 		}
 		content = append(content, m.GetData()...)
@@ -146,7 +146,7 @@ func TestDownloadIsWhole(t *testing.T) {
 		{5, nil, 5, size},
 		{5, proto.Uint64(0), 5, 5},
 		{5, proto.Uint64(1), 5, 6},
-		{0, proto.Uint64(32_701), 0, 32_701},
+		{0, proto.Uint64(64<<10 + 1), 0, 64<<10 + 1},
 		{size - 2, proto.Uint64(100), size - 2, size},
 		{size, nil, size, size},
 		{1<<63 - 1, proto.Uint64(1<<64 - 1), size, size},

@@ -59,7 +59,7 @@ type FileSystemServiceClient interface {
 	// a regular file is IS_A_DIRECTORY or NOT_A_REGULAR_FILE. It may be repeated.
 	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (*ReadFileResponse, error)
 	// DownloadFile streams a regular file, or a part of it, following links: first
-	// one head, then the data in order, in pieces of at most 32,700 bytes. The
+	// one head, then the data in order, in pieces of at most 64 KiB. The
 	// stream ends where the file ended when its end was reached, also if it grew or
 	// shrank meanwhile. A client that stops reading holds up its own stream only.
 	// There is no limit on the size. What is not a regular file is refused as by
@@ -275,7 +275,7 @@ type FileSystemServiceServer interface {
 	// a regular file is IS_A_DIRECTORY or NOT_A_REGULAR_FILE. It may be repeated.
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	// DownloadFile streams a regular file, or a part of it, following links: first
-	// one head, then the data in order, in pieces of at most 32,700 bytes. The
+	// one head, then the data in order, in pieces of at most 64 KiB. The
 	// stream ends where the file ended when its end was reached, also if it grew or
 	// shrank meanwhile. A client that stops reading holds up its own stream only.
 	// There is no limit on the size. What is not a regular file is refused as by
