@@ -16,7 +16,8 @@ func streamBase64(w io.Writer, begin string, next func() ([]byte, error)) error 
 	gathered, giveBack := gather()
 	defer giveBack()
 	gathered = append(append(gathered, begin...), '"')
-	var left, encoded []byte
+	room := cap(gathered)
+	var left []byte
 	for {
 		piece, err := next()
 		if err != nil {
@@ -30,16 +31,14 @@ func streamBase64(w io.Writer, begin string, next func() ([]byte, error)) error 
 		}
 		whole := len(piece) - len(piece)%3
 		left = slices.Clone(piece[whole:])
-		encoded = jsonrpc.AppendBase64(encoded[:0], piece[:whole])
-		if len(gathered)+len(encoded) > cap(gathered) {
+		if len(gathered)+whole/3*4 > room {
 			if _, err := w.Write(gathered); err != nil {
 				return err
 			}
 			gathered = gathered[:0]
 		}
-		gathered = append(gathered, encoded[1:len(encoded)-1]...)
+		gathered = jsonrpc.AppendBase64Text(gathered, piece[:whole])
 	}
-	encoded = jsonrpc.AppendBase64(encoded[:0], left)
-	_, err := w.Write(append(append(gathered, encoded[1:]...), '}'))
+	_, err := w.Write(append(jsonrpc.AppendBase64Text(gathered, left), `"}`...))
 	return err
 }

@@ -17,9 +17,14 @@ type Base64 []byte
 
 // AppendBase64 appends data as a JSON string of standard base64 with padding.
 func AppendBase64(dst, data []byte) []byte {
-	dst = append(dst, '"')
-	dst = base64.StdEncoding.AppendEncode(dst, data)
-	return append(dst, '"')
+	return append(AppendBase64Text(append(dst, '"'), data), '"')
+}
+
+// AppendBase64Text is AppendBase64 without the quotation marks, for a string that
+// is made of several pieces: all but the last one are of whole groups of three
+// bytes.
+func AppendBase64Text(dst, data []byte) []byte {
+	return base64.StdEncoding.AppendEncode(dst, data)
 }
 
 // DecodeBase64 decodes standard base64 with padding, strictly, into new memory.
