@@ -37,6 +37,7 @@ var bareDescription = grpc.ServiceDesc{
 	Streams: []grpc.StreamDesc{
 		{StreamName: "Output", Handler: bareOutput, ServerStreams: true},
 		{StreamName: "Relay", Handler: bareRelay, ServerStreams: true},
+		{StreamName: "Store", Handler: bareStore, ClientStreams: true},
 		{StreamName: "Echo", Handler: bareEcho, ServerStreams: true, ClientStreams: true},
 	},
 }
@@ -85,6 +86,31 @@ func bareRelay(_ any, stream grpc.ServerStream) error {
 		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())
 	}
 	return cmd.Wait()
+}
+
+// bareStore writes what it gets to the file that the first message names: the
+// shortest way from a stream to a file.
+func bareStore(_ any, stream grpc.ServerStream) error {
+	var path, m wrapperspb.BytesValue
+	if err := stream.RecvMsg(&path); err != nil {
+		return err
+	}
+	f, err := os.Create(string(path.GetValue()))
+	if err != nil {
+		return err
+	}
+	written := int64(0)
+	for err == nil {
+		var n int
+		if err = stream.RecvMsg(&m); err == nil {
+			n, err = f.Write(m.GetValue())
+		}
+		written += int64(n)
+	}
+	if closed := f.Close(); err != io.EOF || closed != nil {
+		return errors.Join(err, closed)
+	}
+	return stream.SendMsg(wrapperspb.Int64(written))
 }
 
 // bareEcho sends back what it gets.
@@ -165,6 +191,28 @@ func (b *bench) receiveBare(conn *grpc.ClientConn, method string, n int64) {
 	}
 	if err != io.EOF || received != n {
 		b.Fatalf("the bare stream gave %d bytes of %d: %v", received, n, err)
+	}
+}
+
+// sendBare has the floor write a file of n bytes, and checks that they are n.
+func (b *bench) sendBare(conn *grpc.ClientConn, path string, n int64) {
+	b.Helper()
+	stream, err := conn.NewStream(b.ctx, &grpc.StreamDesc{ClientStreams: true}, "/bench.Bare/Store")
+	if err == nil {
+		err = stream.SendMsg(wrapperspb.Bytes([]byte(path)))
+	}
+	for piece, left := make([]byte, uploadPiece), n; err == nil && left > 0; left -= uploadPiece {
+		err = stream.SendMsg(wrapperspb.Bytes(piece[:min(left, uploadPiece)]))
+	}
+	if err == nil {
+		err = stream.CloseSend()
+	}
+	var written wrapperspb.Int64Value
+	if err == nil {
+		err = stream.RecvMsg(&written)
+	}
+	if err != nil || written.GetValue() != n {
+		b.Fatalf("the floor wrote %d bytes of %d: %v", written.GetValue(), n, err)
 	}
 }
 

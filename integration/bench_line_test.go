@@ -38,6 +38,9 @@ func within[T ~int64](what string, ours, limit T, format func(T) string) line {
 	return line{what: what, ours: format(ours), budget: "≤ " + format(limit), met: ours <= limit}
 }
 
+// noBudget is the budget of a figure that is reported and has none.
+const noBudget = "–"
+
 // showTime writes a duration with three significant digits.
 func showTime(d time.Duration) string {
 	switch {
@@ -85,7 +88,10 @@ func table(rows [][]line) string {
 	for _, lines := range rows {
 		for _, l := range lines {
 			met := "**no**"
-			if l.met {
+			switch {
+			case l.budget == noBudget:
+				met = noBudget
+			case l.met:
 				met = "yes"
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", l.what, orDash(l.floor), l.ours, orDash(l.ratio), l.budget, met)

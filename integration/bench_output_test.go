@@ -63,11 +63,16 @@ type transfers struct {
 }
 
 func (t *transfers) add(b *bench, p *benchPeer, transfer func()) {
+	t.addBytes(p, b.sizes.outputBytes, transfer)
+}
+
+// addBytes is add of a transfer of n bytes.
+func (t *transfers) addBytes(p *benchPeer, n int64, transfer func()) {
 	before := p.cpu()
 	took := timed(transfer)
 	spent := p.cpu() - before
-	t.rate = append(t.rate, float64(b.sizes.outputBytes)/(1<<20)/took.Seconds())
-	t.cpu = append(t.cpu, spent.Seconds()/(float64(b.sizes.outputBytes)/(1<<30)))
+	t.rate = append(t.rate, float64(n)/(1<<20)/took.Seconds())
+	t.cpu = append(t.cpu, spent.Seconds()/(float64(n)/(1<<30)))
 }
 
 // receiveOutput runs a process that writes n bytes. The client checks that they

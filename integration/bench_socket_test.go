@@ -93,10 +93,27 @@ func frameLength(mask byte, n int) []byte {
 // connection it returns io.EOF.
 func (s *benchSocket) next() ([]byte, error) {
 	s.data = s.data[:0]
+	err := s.frames(func() {})
+	return s.data, err
+}
+
+// pieces has take see the next message in the pieces that it comes in, which are
+// of take only while it runs. At the end of the connection it returns io.EOF.
+func (s *benchSocket) pieces(take func(piece []byte)) error {
+	s.data = s.data[:0]
+	return s.frames(func() {
+		take(s.data)
+		s.data = s.data[:0]
+	})
+}
+
+// frames appends the frames of the next message to data, and calls appended after
+// each.
+func (s *benchSocket) frames(appended func()) error {
 	for {
 		final, opcode, n, err := s.header()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		start := len(s.data)
 		if cap(s.data) < start+n {
@@ -104,20 +121,21 @@ func (s *benchSocket) next() ([]byte, error) {
 		}
 		s.data = s.data[:start+n]
 		if _, err := io.ReadFull(s.in, s.data[start:]); err != nil {
-			return nil, err
+			return err
 		}
 		switch opcode {
 		case opContinue, opText, opBinary:
+			appended()
 			if final {
-				return s.data, nil
+				return nil
 			}
 		case opPing:
 			if err := s.write(opPong, s.data[start:]); err != nil {
-				return nil, err // a ping may come while the benchmark closes
+				return err // a ping may come while the benchmark closes
 			}
 			s.data = s.data[:start]
 		case opClose:
-			return nil, io.EOF
+			return io.EOF
 		default:
 			s.data = s.data[:start]
 		}

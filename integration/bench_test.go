@@ -30,6 +30,11 @@ var budgetRows = []budgetRow{
 	{"terminal-jsonrpc", measureTerminalJSON},
 	{"small-request", measureSmallRequest},
 	{"small-request-jsonrpc", measureSmallRequestJSON},
+	{"read-file", measureReadFile},
+	{"read-file-jsonrpc", measureReadFileJSON},
+	{"write-file", measureWriteFile},
+	{"directory", measureDirectory},
+	{"directory-jsonrpc", measureDirectoryJSON},
 	{"idle", measureIdle},
 	{"idle-jsonrpc", measureIdleJSON},
 	{"finished", measureFinished},
@@ -101,6 +106,10 @@ type benchSizes struct {
 	finished     int           // processes
 	retention    time.Duration // of finished processes
 	stalledBytes int64
+	fileBytes    []int64
+	fileRounds   int
+	entries      int // of a directory
+	listings     int // of it
 }
 
 var fullSizes = benchSizes{
@@ -109,6 +118,7 @@ var fullSizes = benchSizes{
 	requests: 4000, terminations: 50, treeRounds: 5, starts: 40,
 	connections: 200, processes: 500, idle: 5 * time.Second,
 	finished: 200, retention: 2 * time.Second, stalledBytes: 512 << 20,
+	fileBytes: []int64{64 << 20, 512 << 20}, fileRounds: 7, entries: 10_000, listings: 100,
 }
 
 var smokeSizes = benchSizes{
@@ -117,6 +127,7 @@ var smokeSizes = benchSizes{
 	requests: 20, terminations: 2, treeRounds: 1, starts: 1,
 	connections: 3, processes: 3, idle: 50 * time.Millisecond,
 	finished: 3, retention: 100 * time.Millisecond, stalledBytes: 4 << 20,
+	fileBytes: []int64{5<<20 + 1, 6 << 20}, fileRounds: 1, entries: 1001, listings: 2,
 }
 
 // bench is one row being measured.
