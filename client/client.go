@@ -1,4 +1,4 @@
-// Package client runs processes on an execwire server.
+// Package client runs processes on an execwire server and works on its files.
 //
 // [Dial] connects to a server over the network, [New] wraps a channel that is
 // already there, in-process ones included. [Client.Run] is what `ssh host
@@ -6,8 +6,14 @@
 // lost connections without losing or repeating a byte. [Client.Resume] does the
 // same with a process that is already there, [Client.AttachSession] with all
 // processes of a session at once; [Client.Follow] only looks, and [Client.Wait]
-// waits. Everything else the server offers is reached through the generated
-// stubs, see [Client.Processes] and [Client.Sessions]; [FromRPC] restores the
+// waits.
+//
+// [Client.Stat], [Client.ReadDir] and the other methods about files are those of
+// package os, for paths of the server. [Client.Download] passes content of any size
+// and goes on where a lost connection left it.
+//
+// Everything else the server offers is reached through the generated stubs, see
+// [Client.Processes], [Client.Sessions] and [Client.Files]; [FromRPC] restores the
 // typed errors of their calls.
 package client
 
@@ -23,6 +29,7 @@ import (
 type Client struct {
 	processes execwirev1.ProcessServiceClient
 	sessions  execwirev1.SessionServiceClient
+	files     execwirev1.FileSystemServiceClient
 	// conn is what Close closes; nil when the channel belongs to the caller.
 	conn io.Closer
 }
@@ -33,6 +40,7 @@ func New(conn grpc.ClientConnInterface) *Client {
 	return &Client{
 		processes: execwirev1.NewProcessServiceClient(conn),
 		sessions:  execwirev1.NewSessionServiceClient(conn),
+		files:     execwirev1.NewFileSystemServiceClient(conn),
 	}
 }
 
@@ -53,3 +61,7 @@ func (c *Client) Processes() execwirev1.ProcessServiceClient { return c.processe
 // and the end of sessions; [Client.AttachSession] attaches. Its errors are those
 // of Processes.
 func (c *Client) Sessions() execwirev1.SessionServiceClient { return c.sessions }
+
+// Files returns the generated stub of the file system service. Its errors are
+// those of Processes.
+func (c *Client) Files() execwirev1.FileSystemServiceClient { return c.files }

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -67,6 +68,19 @@ func (e *Error) Error() string {
 		return e.Message
 	}
 	return e.Message + " (" + strings.Join(fields, "; ") + ")"
+}
+
+// Is reports whether target is the error of package io/fs for the reason.
+func (e *Error) Is(target error) bool {
+	switch e.Reason {
+	case execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND:
+		return target == fs.ErrNotExist
+	case execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS:
+		return target == fs.ErrExist
+	case execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:
+		return target == fs.ErrPermission
+	}
+	return false
 }
 
 // GRPCStatus returns the status the error was made from.

@@ -1,0 +1,140 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// DownloadOptions say what part of a file to download. The zero value is all of
+// it.
+type DownloadOptions struct {
+	// Offset is where to begin, in bytes from the start.
+	Offset int64
+	// Length is how many bytes to get at most; nil is up to the end.
+	Length *int64
+	// OnHead is called once, before the first byte, with what the file is. An
+	// error of it ends the download.
+	OnHead func(*execwirev1.FileMetadata) error
+	// OnProgress is called after each piece with how many bytes were written.
+	OnProgress func(written int64)
+}
+
+// Download writes a file of the server to a writer, and returns how many bytes
+// those were. A lost connection is resumed for a minute and a quarter; nothing is
+// written twice. The calls of to and of the callbacks are made by the caller's
+// goroutine.
+//
+// Errors are [*Error] when the server refused, [*WriteError] when to did, or
+// wrap the cause of ctx. What was written until then stays.
+func (c *Client) Download(ctx context.Context, path string, to io.Writer, options DownloadOptions) (written int64, err error) {
+	d := &download{client: c, path: path, to: to, options: options}
+	for connection := (link{}); ; {
+		before := d.written
+		err := d.attempt(ctx)
+		if err == nil {
+			return d.written, nil
+		}
+		if d.written > before {
+			connection = link{}
+		}
+		if err := connection.again(ctx, err); err != nil {
+			return d.written, err
+		}
+	}
+}
+
+// ReadFile returns the content of a file, of any size.
+func (c *Client) ReadFile(ctx context.Context, path string) ([]byte, error) {
+	var content bytes.Buffer
+	_, err := c.Download(ctx, path, &content, DownloadOptions{OnHead: func(m *execwirev1.FileMetadata) error {
+		content.Grow(int(min(m.GetSize(), readAhead)))
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return content.Bytes(), nil
+}
+
+// readAhead is the memory for content that is taken before it is there.
+const readAhead = 16 << 20
+
+// download is one Download.
+type download struct {
+	client  *Client
+	path    string
+	to      io.Writer
+	options DownloadOptions
+	head    *execwirev1.FileMetadata // nil until it is known
+	written int64
+}
+
+// attempt downloads what is not written yet.
+func (d *download) attempt(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errors.New("the download is over"))
+	request := &execwirev1.DownloadFileRequest{Offset: uint64(d.options.Offset + d.written)}
+	request.Path, request.RawPath = pathFields(d.path)
+	if d.options.Length != nil {
+		left := uint64(*d.options.Length - d.written)
+		request.Length = &left
+	}
+	stream, err := d.client.files.DownloadFile(ctx, request)
+	if err != nil {
+		return err
+	}
+	for {
+		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := d.take(message); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *download) take(message *execwirev1.DownloadFileResponse) error {
+	if head := message.GetHead(); head != nil && d.head == nil {
+		d.head = head.GetMetadata()
+		if d.options.OnHead != nil {
+			return d.options.OnHead(d.head)
+		}
+		return nil
+	}
+	data := message.GetData()
+	if len(data) == 0 {
+		return nil
+	}
+	n, err := d.to.Write(data)
+	d.written += int64(n)
+	if err != nil {
+		return &WriteError{Path: d.path, Err: err}
+	}
+	if d.options.OnProgress != nil {
+		d.options.OnProgress(d.written)
+	}
+	return nil
+}
+
+// WriteError says that what was downloaded could not be passed on.
+type WriteError struct {
+	// Path is the file of the server.
+	Path string
+	// Err is what the writer returned.
+	Err error
+}
+
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("failed to write what %s has: %v", e.Path, e.Err)
+}
+
+func (e *WriteError) Unwrap() error { return e.Err }
