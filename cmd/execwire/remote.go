@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -34,10 +35,15 @@ type remoteFlags struct {
 // addRemoteFlags adds the flags of a command that is about processes of a
 // server.
 func addRemoteFlags(command *cobra.Command, flags *remoteFlags) {
-	addConnectFlags(command, &flags.connect)
+	addServerFlags(command, &flags.connect)
+	command.Flags().StringVar(&flags.session, "session", "", "the `ID` of the session (default your default session)")
+}
+
+// addServerFlags adds the flags of a command that is about a server.
+func addServerFlags(command *cobra.Command, flags *connectFlags) {
+	addConnectFlags(command, flags)
 	server := command.Flags().Lookup("server")
 	server.Usage = strings.Replace(server.Usage, "else none", "else "+defaultServer, 1)
-	command.Flags().StringVar(&flags.session, "session", "", "the `ID` of the session (default your default session)")
 	command.Long += remoteHelp
 }
 
@@ -110,7 +116,7 @@ func printJSON(w io.Writer, object any) error {
 // shown is text as it can be shown at a terminal, whatever somebody put into
 // it.
 func shown(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)
 	}
 	return text

@@ -4,6 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -77,10 +81,25 @@ func report(w *os.File, exit *exitError) {
 	if exit.err == nil {
 		return
 	}
-	fmt.Fprintf(w, "execwire: %v\n", exit.err)
+	fmt.Fprintf(w, "execwire: %s\n", harmless(exit.err.Error()))
 	if exit.hint != "" {
 		fmt.Fprintf(w, "  %s\n", exit.hint)
 	}
+}
+
+// harmless is a message without what could do something to a terminal, as names
+// of files in it can.
+func harmless(message string) string {
+	var text strings.Builder
+	for _, r := range strings.ToValidUTF8(message, string(utf8.RuneError)) {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			text.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		text.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return text.String()
 }
 
 func newRootCommand(std streams) *cobra.Command {
@@ -109,6 +128,7 @@ also when the connection is.`,
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
+		newLsCommand(std), newCatCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
 		newSessionsCommand(std), newGatewayCommand(std), newVersionCommand())
 	return root
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+func TestModesAreWrittenAsLsDoes(t *testing.T) {
+	for want, m := range map[string]*execwirev1.FileMetadata{
+		"-rw-r--r--": {Type: execwirev1.FileType_FILE_TYPE_REGULAR, Mode: 0o644},
+		"drwxrwxrwt": {Type: execwirev1.FileType_FILE_TYPE_DIRECTORY, Mode: 0o1777},
+		"lrwxrwxrwx": {Type: execwirev1.FileType_FILE_TYPE_SYMLINK, Mode: 0o777},
+		"-rwsr-Sr-T": {Type: execwirev1.FileType_FILE_TYPE_REGULAR, Mode: 0o7744},
+		"?---------": {},
+	} {
+		if got := modeString(m); got != want {
+			t.Errorf("%v is %q, want %q", m, got, want)
+		}
+	}
+}
+
+func TestNamesAreInColumnsFromTopToBottom(t *testing.T) {
+	names := []string{"a", "bb", "ccc", "d", "e"}
+	for width, want := range map[int][]string{
+		18: {"a  bb  ccc  d  e"},
+		9:  {"a    d", "bb   e", "ccc"},
+		1:  {"a", "bb", "ccc", "d", "e"},
+	} {
+		if got := inColumns(names, width); !slices.Equal(got, want) {
+			t.Errorf("in %d columns: %q, want %q", width, got, want)
+		}
+	}
+}
+
+func TestTimesHaveTheYearWhenTheyAreFarAway(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
+	for want, at := range map[string]time.Time{
+		"Nov 21 11:59": now.Add(-time.Minute),
+		"Nov  1  2025": time.Date(2025, 11, 1, 0, 0, 0, 0, time.Local),
+		"Nov 21  2027": now.AddDate(1, 0, 0),
+	} {
+		if got := lsTime(at, now); got != want {
+			t.Errorf("%v is %q, want %q", at, got, want)
+		}
+	}
+}
+
+// What somebody called a file cannot do anything to a terminal.
+func TestNamesAndMessagesAreHarmless(t *testing.T) {
+	for name, want := range map[string]string{"a b": "a b", "a\x1b[2J": `"a\x1b[2J"`, "\x9b2J": `"\x9b2J"`, "é": "é"} {
+		if got := shown(name); got != want {
+			t.Errorf("%q is shown as %s, want %s", name, got, want)
+		}
+	}
+	if got := harmless("failed to read a\x1b[2J\u009b:\nno such file"); got != "failed to read a\\x1b[2J\\u009b:\nno such file" {
+		t.Errorf("the message is %q", got)
+	}
+}
+
+func TestPathsBeginAtTheCurrentDirectory(t *testing.T) {
+	t.Chdir("/")
+	for argument, want := range map[string]string{
+		"/a/../b/": "/b", ":/a": "/a", "a": "/a", ":": "/", ":a/b": "/a/b", "./:a": "/:a", "/\xff": "/\xff",
+	} {
+		if got, err := remotePath(argument); got != want || err != nil {
+			t.Errorf("%q is %q, %v; want %q", argument, got, err, want)
+		}
+	}
+}

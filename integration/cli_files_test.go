@@ -1,0 +1,118 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fileTree makes files, and directories of names with a slash at the end.
+func fileTree(t testing.TB, files map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, "/") {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+type fileObject struct {
+	Path, Type, Mode string
+	RawPath          []byte `json:"raw_path"`
+	Size             uint64
+	LinkTarget       string `json:"link_target"`
+	SHA256           string
+}
+
+func TestFilesAreListed(t *testing.T) {
+	server := serve(t)
+	dir := fileTree(t, map[string]string{"b": "12345", "a b": "", ".hidden": "", "sub/x": "", "new\nline": "", "\xff": ""})
+	if err := os.Symlink("nowhere", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range wires {
+		server.expectCommand(t, d, result{stdout: "a b\nb\nlink\nnew\nline\nsub\n\xff\n"}, "ls", dir)
+		server.expectCommand(t, d, result{stdout: ".hidden\na b\nb\nlink\nnew\nline\nsub\n\xff\n"}, "ls", "-a", dir)
+		server.expectCommand(t, d, result{stdout: dir + "\n"}, "ls", "-d", dir)
+		server.expectCommand(t, d, result{stdout: dir + "/b\n\n" + dir + "/sub:\nx\n"}, "ls", dir+"/sub", dir+"/b")
+		got := run(t, nil, server.remotely(d, "ls", "-l", dir)...)
+		lines := strings.Split(got.stdout, "\n")
+		if got.code != 0 || len(lines) != 8 || !strings.HasPrefix(lines[1], "-rw-r--r-- 1 ") || !strings.Contains(lines[1], " 5 ") ||
+			!strings.HasPrefix(lines[2], "lrwxrwxrwx") || !strings.HasSuffix(lines[2], " link -> nowhere") {
+			t.Errorf("ls -l through %s: %+v", d, got)
+		}
+		got = run(t, nil, server.remotely(d, "ls", "--json", dir)...)
+		list := objects[fileObject](t, got.stdout)
+		if len(list) != 6 || list[1].Path != dir+"/b" || list[1].Size != 5 || list[1].Type != "regular" || list[1].Mode != "0644" ||
+			list[2].LinkTarget != "nowhere" || string(list[5].RawPath) != dir+"/\xff" {
+			t.Errorf("ls --json through %s: %+v", d, got)
+		}
+		got = run(t, nil, server.remotely(d, "ls", dir+"/missing", dir+"/sub")...)
+		if got.code != 1 || got.stdout != dir+"/sub:\nx\n" || !strings.Contains(got.stderr, dir+"/missing: no such file") {
+			t.Errorf("ls of one that is missing through %s: %+v", d, got)
+		}
+	}
+}
+
+func TestFilesArePrintedAndDescribed(t *testing.T) {
+	server := serve(t)
+	content := string(randomBytes(3 << 20))
+	dir := fileTree(t, map[string]string{"big": content, "small": "hello\n", "\xff\x1b": "raw\n"})
+	for _, d := range wires {
+		server.expectCommand(t, d, result{stdout: content + "hello\nraw\n"}, "cat", dir+"/big", dir+"/small", dir+"/\xff\x1b")
+		server.expectCommand(t, d, result{stdout: content[1<<20:][:1000]}, "cat", "--offset", "1048576", "--length", "1000", dir+"/big")
+		got := run(t, nil, server.remotely(d, "cat", dir, dir+"/no\x1bpe", dir+"/small")...)
+		if got.code != 1 || got.stdout != "hello\n" || !strings.Contains(got.stderr, "execwire ls") || !strings.Contains(got.stderr, `no\x1bpe: no such file`) {
+			t.Errorf("cat of what cannot be read through %s: %+v", d, got)
+		}
+		got = run(t, nil, server.remotely(d, "stat", "--json", dir, dir+"/small")...)
+		list := objects[fileObject](t, got.stdout)
+		if got.code != 0 || len(list) != 2 || list[0].Type != "directory" || list[1].Size != 6 {
+			t.Errorf("stat --json through %s: %+v", d, got)
+		}
+		got = run(t, nil, server.remotely(d, "stat", dir+"/small")...)
+		if got.code != 0 || !strings.Contains(got.stdout, "mode: 0644 -rw-r--r--\n") || !strings.Contains(got.stdout, "size: 6\n") {
+			t.Errorf("stat through %s: %+v", d, got)
+		}
+	}
+}
+
+func TestDirectoriesAreMadeAndRemoved(t *testing.T) {
+	server := serve(t)
+	for _, d := range wires {
+		dir := t.TempDir()
+		got := run(t, nil, server.remotely(d, "mkdir", dir+"/a/b")...)
+		if got.code != 1 || !strings.Contains(got.stderr, "-p") {
+			t.Errorf("mkdir without a parent through %s: %+v", d, got)
+		}
+		server.expectCommand(t, d, result{}, "mkdir", "-p", dir+"/a/b", dir+"/a/b")
+		got = run(t, nil, server.remotely(d, "rm", dir+"/a")...)
+		if got.code != 1 || !strings.Contains(got.stderr, "it is a directory") || !strings.Contains(got.stderr, "-r") {
+			t.Errorf("rm of a directory through %s: %+v", d, got)
+		}
+		server.expectCommand(t, d, result{}, "rm", "-d", dir+"/a/b")
+		if err := os.WriteFile(dir+"/a/file", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		server.expectCommand(t, d, result{}, "rm", "-rf", dir+"/a", dir+"/a")
+		if got = run(t, nil, server.remotely(d, "rm", "-r", dir+"/a")...); got.code != 1 || !strings.Contains(got.stderr, "no such file") {
+			t.Errorf("rm of what is not there through %s: %+v", d, got)
+		}
+		if _, err := os.Stat(dir + "/a"); !os.IsNotExist(err) {
+			t.Errorf("it is still there: %v", err)
+		}
+	}
+}
