@@ -2,6 +2,7 @@ package fsops
 
 import (
 	"context"
+	"math"
 
 	"golang.org/x/sys/unix"
 )
@@ -134,51 +135,9 @@ func (c *copying) content(in, out descriptor, m Metadata, from, to string) error
 		if err != nil {
 			return failed("copy to", to, err)
 		}
+	default: // a device takes what it gets
+		_, err := c.data(in, out, extent{0, math.MaxInt64}, from, to)
+		return err
 	}
-	switch moved, err := c.withinKernel(in, out); {
-	case c.ctx.Err() != nil:
-		return context.Cause(c.ctx)
-	case err != nil && moved:
-		return failed("copy to", to, err)
-	}
-	return c.throughBuffer(in, out, from, to)
-}
-
-// kernelBytes is how much the kernel copies before we look whether it is still
-// wanted.
-const kernelBytes = 8 << 20
-
-// withinKernel lets the kernel copy, which may share the blocks, and reports
-// whether it copied something. Not every file system can; some say that there is
-// nothing to copy. It stops when the copy is not wanted any more.
-func (c *copying) withinKernel(in, out descriptor) (moved bool, err error) {
-	for c.ctx.Err() == nil {
-		n, err := retried(func() (int, error) { return unix.CopyFileRange(int(in), nil, int(out), nil, kernelBytes, 0) })
-		if err != nil || n == 0 {
-			return moved, err
-		}
-		moved = true
-	}
-	return moved, nil
-}
-
-func (c *copying) throughBuffer(in, out descriptor, from, to string) error {
-	if c.buffer == nil {
-		c.buffer = make([]byte, 128<<10)
-	}
-	for {
-		if c.ctx.Err() != nil {
-			return context.Cause(c.ctx)
-		}
-		n, err := in.read(c.buffer)
-		if err != nil {
-			return failed("copy", from, err)
-		}
-		if n == 0 {
-			return nil
-		}
-		if err := out.write(c.buffer[:n]); err != nil {
-			return failed("copy to", to, err)
-		}
-	}
+	return c.extents(in, out, from, to)
 }

@@ -36,10 +36,6 @@ func openPath(path string, flags int, mode uint32) (descriptor, error) {
 	return openAt(unix.AT_FDCWD, path, flags, mode)
 }
 
-func (d descriptor) read(p []byte) (int, error) {
-	return retried(func() (int, error) { return unix.Read(int(d), p) })
-}
-
 func (d descriptor) readAt(p []byte, offset int64) (int, error) {
 	return retried(func() (int, error) { return unix.Pread(int(d), p, offset) })
 }

@@ -109,7 +109,8 @@ type FileSystemServiceClient interface {
 	// FIFOs, sockets and devices inside are left out. Into itself or below is
 	// COPY_INTO_ITSELF. Directories nested deeper than 200 are TREE_TOO_DEEP.
 	//
-	// Modification times are those of the copying. A failure or cancellation in the
+	// Holes in files are holes in the copies. Modification times are those of the
+	// copying. A failure or cancellation in the
 	// middle leaves what was copied until then. It may be repeated, unless links
 	// are copied.
 	CopyPath(ctx context.Context, in *CopyPathRequest, opts ...grpc.CallOption) (*CopyPathResponse, error)
@@ -325,7 +326,8 @@ type FileSystemServiceServer interface {
 	// FIFOs, sockets and devices inside are left out. Into itself or below is
 	// COPY_INTO_ITSELF. Directories nested deeper than 200 are TREE_TOO_DEEP.
 	//
-	// Modification times are those of the copying. A failure or cancellation in the
+	// Holes in files are holes in the copies. Modification times are those of the
+	// copying. A failure or cancellation in the
 	// middle leaves what was copied until then. It may be repeated, unless links
 	// are copied.
 	CopyPath(context.Context, *CopyPathRequest) (*CopyPathResponse, error)
