@@ -1,0 +1,102 @@
+package fsops
+
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenMode is what a file is opened for. There is no zero mode.
+type OpenMode uint8
+
+// The modes.
+const (
+	ReadMode    OpenMode = iota + 1 // to be read
+	ReplaceMode                     // to be written anew: truncated, or made
+)
+
+// openRegular opens a regular file, following links, and describes it. Anything
+// else is refused without being opened.
+func openRegular(path string, mode OpenMode) (descriptor, Metadata, error) {
+	if mode == ReadMode {
+		f, err := Open(path)
+		if err != nil {
+			return 0, Metadata{}, err
+		}
+		return f.fd, f.metadata, nil
+	}
+	path, err := cleaned("write", path)
+	if err != nil {
+		return 0, Metadata{}, err
+	}
+	if special(unix.AT_FDCWD, path, FIFO, Socket, CharacterDevice, BlockDevice) {
+		return 0, Metadata{}, notRegular("write", path)
+	}
+	fd, err := openPath(path, always|unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, createMode)
+	if err != nil {
+		return 0, Metadata{}, notOpened("write", unix.AT_FDCWD, path, path, err)
+	}
+	m, err := fd.stat()
+	switch {
+	case err != nil:
+		fd.release()
+		return 0, Metadata{}, failed("write", path, err)
+	case m.Type != Regular:
+		fd.release()
+		return 0, Metadata{}, notRegular("write", path)
+	}
+	return fd, m, nil
+}
+
+// misused ends the use of a handle for what it was not opened for, as the kernel
+// would.
+func (t *Handles) misused(h *handle, verb string) error {
+	_ = t.done(h)
+	return failed(verb, h.path, unix.EBADF)
+}
+
+// knownBlock is a block for which nobody asks how large the file is.
+const knownBlock = 16 << 10
+
+// readBlock reads up to length bytes, in memory of not much more than there are.
+func (d descriptor) readBlock(length int, offset int64) ([]byte, error) {
+	if room := math.MaxInt64 - offset; room < int64(length) { // the kernel counts no further
+		length = int(room)
+	}
+	size := length
+	if length > knownBlock {
+		if m, err := d.stat(); err == nil {
+			size = int(min(int64(length), max(m.Size-offset, 0)+knownBlock))
+		}
+	}
+	data, filled := make([]byte, size), 0
+	for filled < length {
+		if filled == len(data) { // it grew, or is a file of /proc
+			data = append(data, make([]byte, length-filled)...)
+		}
+		n, err := d.readAt(data[filled:], offset+int64(filled))
+		switch {
+		case err != nil:
+			return nil, err
+		case n == 0:
+			return data[:filled], nil
+		}
+		filled += n
+	}
+	return data[:filled], nil
+}
+
+// writeAt writes all of p at an offset, unless there is an error.
+func (d descriptor) writeAt(p []byte, offset int64) error {
+	for len(p) > 0 {
+		n, err := retried(func() (int, error) { return unix.Pwrite(int(d), p, offset) })
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			return unix.EIO
+		}
+		p, offset = p[n:], offset+int64(n)
+	}
+	return nil
+}

@@ -1,0 +1,287 @@
+package fsops
+
+import (
+	"strconv"
+	"sync"
+	"time"
+)
+
+// MaxBlockBytes is the most that is read from or written to a handle at once.
+const MaxBlockBytes = 1 << 20
+
+// HandleLimits bound a table of handles.
+type HandleLimits struct {
+	// Handles is how many may be open. 0: no bound.
+	Handles int
+	// Idle is how long one stays open that is not used. 0: for ever.
+	Idle time.Duration
+}
+
+// Handles are open files by ids that callers choose. All methods may be called
+// concurrently, also on one handle. Errors about a handle are a *[HandleError],
+// those about its file an *[Error]. It must be closed, unless it is empty.
+type Handles struct {
+	limits  HandleLimits
+	emptied func()
+
+	mu     sync.Mutex
+	byID   map[string]*handle // guarded by mu; those being opened too
+	closed bool               // guarded by mu
+}
+
+// handle is one open file. Its descriptor is closed when it is out of the table
+// and nobody uses it, so that no call can meet another file under its number.
+type handle struct {
+	id   string
+	path string
+	mode OpenMode
+
+	// Guarded by the table's mu.
+	fd     descriptor
+	isOpen bool        // fd is set
+	users  int         // calls that use fd
+	gone   bool        // out of the table
+	used   time.Time   // if it can become idle
+	timer  *time.Timer // of that
+}
+
+// NewHandles returns an empty table. emptied is called whenever the last handle
+// has gone, without a lock held, by whoever closed it; nil calls nothing.
+func NewHandles(limits HandleLimits, emptied func()) *Handles {
+	if emptied == nil {
+		emptied = func() {}
+	}
+	return &Handles{limits: limits, emptied: emptied, byID: make(map[string]*handle)}
+}
+
+// IsEmpty reports whether nothing is open, nor being opened. It never blocks.
+func (t *Handles) IsEmpty() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.byID) == 0
+}
+
+// Open opens a regular file, following links, under an id that is not taken, and
+// describes it. It does not wait for the file, and refuses anything else as
+// [Open] does.
+func (t *Handles) Open(id, path string, mode OpenMode) (Metadata, error) {
+	h := &handle{id: id, path: path, mode: mode}
+	if err := t.reserve(h); err != nil {
+		return Metadata{}, err
+	}
+	fd, m, err := openRegular(path, mode)
+	if err != nil {
+		_ = t.drop(h)
+		return Metadata{}, err
+	}
+	if !t.opened(h, fd) {
+		fd.release()
+		return Metadata{}, &HandleError{Kind: HandleNotFound, ID: id}
+	}
+	return m, nil
+}
+
+// reserve takes the id for a handle that is to be opened.
+func (t *Handles) reserve(h *handle) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return &HandleError{Kind: HandleNotFound, ID: h.id}
+	case t.byID[h.id] != nil:
+		return &HandleError{Kind: HandleExists, ID: h.id}
+	case t.limits.Handles > 0 && len(t.byID) >= t.limits.Handles:
+		return &HandleError{Kind: TooManyHandles, ID: h.id, Limit: t.limits.Handles}
+	}
+	t.byID[h.id] = h
+	return nil
+}
+
+// opened gives a handle its file, unless it was closed before it was open.
+func (t *Handles) opened(h *handle, fd descriptor) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h.gone {
+		return false
+	}
+	h.fd, h.isOpen = fd, true
+	if idle := t.limits.Idle; idle > 0 {
+		h.used = time.Now()
+		h.timer = time.AfterFunc(idle, func() { t.expire(h) })
+	}
+	return true
+}
+
+// ReadBlock returns up to length bytes from an offset, fewer only at the end of
+// the file. Neither may be negative, nor length above [MaxBlockBytes]. When the
+// system cannot read, it closes the handle.
+func (t *Handles) ReadBlock(id string, length int, offset int64) ([]byte, error) {
+	h, err := t.use(id)
+	if err != nil {
+		return nil, err
+	}
+	if h.mode != ReadMode {
+		return nil, t.misused(h, "read")
+	}
+	data, err := h.fd.readBlock(length, offset)
+	if err != nil {
+		_ = t.drop(h)
+		err = failed("read", h.path, err)
+	}
+	_ = t.done(h)
+	return data, err
+}
+
+// WriteBlock writes all of data at an offset, which must not be negative, or
+// fails, and may have written a part then.
+func (t *Handles) WriteBlock(id string, data []byte, offset int64) error {
+	h, err := t.use(id)
+	if err != nil {
+		return err
+	}
+	if h.mode != ReplaceMode {
+		return t.misused(h, "write")
+	}
+	err = h.fd.writeAt(data, offset)
+	if closeErr := t.done(h); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return failed("write", h.path, err)
+	}
+	return nil
+}
+
+// CloseFile takes a handle out of the table; no such handle is as good. Its file
+// is closed when nobody uses it any more. An error is one of writing.
+func (t *Handles) CloseFile(id string) error {
+	t.mu.Lock()
+	h := t.byID[id]
+	t.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	if err := t.drop(h); err != nil && h.mode == ReplaceMode {
+		return failed("write", h.path, err)
+	}
+	return nil
+}
+
+// Close closes all handles, and has those fail that are being opened. It may be
+// called more than once.
+func (t *Handles) Close() {
+	t.mu.Lock()
+	t.closed = true
+	all := make([]*handle, 0, len(t.byID))
+	for _, h := range t.byID {
+		all = append(all, h)
+	}
+	t.mu.Unlock()
+	for _, h := range all {
+		_ = t.drop(h)
+	}
+}
+
+// use finds an open handle, and keeps its descriptor until done.
+func (t *Handles) use(id string) (*handle, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.byID[id]
+	if h == nil || !h.isOpen {
+		return nil, &HandleError{Kind: HandleNotFound, ID: id}
+	}
+	h.users++
+	return h, nil
+}
+
+// done ends a use, and closes the descriptor if it was the last of a handle that
+// is gone.
+func (t *Handles) done(h *handle) error {
+	t.mu.Lock()
+	h.users--
+	if h.timer != nil {
+		h.used = time.Now()
+	}
+	last := h.gone && h.users == 0
+	t.mu.Unlock()
+	if last {
+		return h.fd.close()
+	}
+	return nil
+}
+
+// drop takes a handle out of the table, once, and closes the descriptor if nobody
+// uses it.
+func (t *Handles) drop(h *handle) error {
+	t.mu.Lock()
+	if h.gone {
+		t.mu.Unlock()
+		return nil
+	}
+	h.gone = true
+	delete(t.byID, h.id)
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	closes, empty := h.isOpen && h.users == 0, len(t.byID) == 0
+	t.mu.Unlock()
+	var err error
+	if closes {
+		err = h.fd.close()
+	}
+	if empty {
+		t.emptied()
+	}
+	return err
+}
+
+// expire closes a handle that was not used for as long as it may be.
+func (t *Handles) expire(h *handle) {
+	t.mu.Lock()
+	left := t.limits.Idle - time.Since(h.used)
+	if h.users > 0 {
+		left = t.limits.Idle
+	}
+	again := left > 0 && !h.gone
+	if again {
+		h.timer.Reset(left)
+	}
+	t.mu.Unlock()
+	if !again {
+		_ = t.drop(h)
+	}
+}
+
+// HandleKind tells errors about handles apart for those who map them.
+type HandleKind uint8
+
+// The kinds. There is no zero kind.
+const (
+	HandleNotFound HandleKind = iota + 1 // nothing is open under the id
+	HandleExists                         // the id is taken
+	TooManyHandles                       // HandleError.Limit are open
+)
+
+// HandleKinds returns every kind, so that a table that maps them can be checked
+// for completeness.
+func HandleKinds() []HandleKind { return []HandleKind{HandleNotFound, HandleExists, TooManyHandles} }
+
+// HandleError says what is wrong with a handle.
+type HandleError struct {
+	// Kind says what is wrong, for those who translate it.
+	Kind HandleKind
+	// ID is the handle's.
+	ID string
+	// Limit is how many may be open, of TooManyHandles.
+	Limit int
+}
+
+func (e *HandleError) Error() string {
+	switch e.Kind {
+	case HandleExists:
+		return "file handle " + strconv.Quote(e.ID) + " already exists: choose another id, or close it first"
+	case TooManyHandles:
+		return strconv.Itoa(e.Limit) + " file handles are open, and no more may be: close one"
+	}
+	return "file handle " + strconv.Quote(e.ID) + " does not exist: open the file again"
+}
