@@ -67,6 +67,7 @@ func (s *Session) end(before *holder) {
 	all := s.letAllGo()
 	s.unlock()
 	if closing || !s.registry.background(func() { s.terminate(all) }) {
+		s.closeBelongings()
 		s.finish()
 	}
 }
@@ -101,9 +102,10 @@ func (s *Session) letGo(p *Process) {
 	s.settle(p)
 }
 
-// terminate ends all processes at once, those being started included, and then
-// the session.
+// terminate ends all belongings and all processes at once, those being started
+// included, and then the session.
 func (s *Session) terminate(all []*Process) {
+	s.closeBelongings()
 	var group sync.WaitGroup
 	for _, p := range all {
 		group.Go(func() {

@@ -81,7 +81,7 @@ type Registry struct {
 	goroutines sync.WaitGroup // one per process that is not closed, and those of background
 
 	mu       sync.Mutex
-	defaults map[string]*Session // guarded by mu; default sessions that have processes, by principal
+	defaults map[string]*Session // guarded by mu; default sessions that have something, by principal
 	ending   map[string]*Session // guarded by mu; default sessions that are being closed, the last of each principal
 	leased   map[string]*Session // guarded by mu; leased sessions by id
 	counts   map[string]int      // guarded by mu; leased sessions by principal

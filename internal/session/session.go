@@ -15,8 +15,8 @@ import (
 // be told from a different one for the same id.
 type Digest [32]byte
 
-// Session holds the processes of one principal by their ids. All methods may
-// be called concurrently.
+// Session holds the processes of one principal by their ids, and what else ends
+// with it. All methods may be called concurrently.
 type Session struct {
 	id        string
 	principal string
@@ -33,6 +33,8 @@ type Session struct {
 	closing   bool                // guarded by mu; over, because the registry closes
 	reading   bool                // guarded by mu; and an attachment still reads
 	changed   bool                // guarded by mu; Config.OnChange is to be called
+
+	belongings map[any]*belonging // guarded by mu; nil: none yet
 
 	// Of leased sessions, guarded by mu.
 	whenDetached WhenDetached
@@ -269,9 +271,7 @@ func (s *Session) remove(p *Process) {
 	}
 	s.registry.budget.resize(p, 0)
 	s.changed = true
-	if len(s.processes) == 0 {
-		s.registry.vacate(s)
-	}
+	s.vacateIfEmpty()
 }
 
 // expire removes the record once the retention of closed processes is over,

@@ -1,0 +1,129 @@
+package session_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/execwire/execwire/internal/session"
+)
+
+// box is a belonging with things that are counted.
+type box struct {
+	emptied func()
+
+	mu     sync.Mutex
+	things int
+	closed chan struct{}
+}
+
+func newBox(_ *session.Session, emptied func()) session.Belonging {
+	return &box{emptied: emptied, closed: make(chan struct{})}
+}
+
+func (b *box) IsEmpty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.things == 0
+}
+
+func (b *box) Close() {
+	select {
+	case <-b.closed:
+	default:
+		close(b.closed)
+	}
+}
+
+func (b *box) add(n int) {
+	b.mu.Lock()
+	b.things += n
+	empty := b.things == 0
+	b.mu.Unlock()
+	if empty {
+		b.emptied()
+	}
+}
+
+// put adds a thing to the box of a session.
+func put(t *testing.T, s *session.Session) *box {
+	t.Helper()
+	var b *box
+	err := s.AddTo("box", newBox, func(found session.Belonging) error {
+		b = found.(*box)
+		b.add(1)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestDefaultSessionIsKeptForItsBelongings(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	other, err := f.registry.Open("tester", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := put(t, f.Session)
+	if again := put(t, other); again != b {
+		t.Error("a session that was found empty too has a box of its own")
+	}
+	if f.Belonging("box") != session.Belonging(b) || f.Belonging("nothing") != nil {
+		t.Error("it is not found again")
+	}
+	if n := f.registry.Defaults(); n != 1 {
+		t.Errorf("%d sessions are kept", n)
+	}
+	b.add(-2)
+	if n := f.registry.Defaults(); n != 0 || f.Belonging("box") != nil {
+		t.Errorf("%d sessions are kept for nothing", n)
+	}
+	refused := errors.New("refused")
+	if err := f.AddTo("box", newBox, func(session.Belonging) error { return refused }); err != refused {
+		t.Errorf("AddTo = %v", err)
+	}
+	if n := f.registry.Defaults(); n != 0 {
+		t.Errorf("%d sessions are kept for what was not added", n)
+	}
+}
+
+func TestBelongingsEndWithTheirSession(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	c := f.newClient(t, session.AttachRequest{})
+	leased, ofDefault := put(t, c.a.Session()), put(t, f.Session)
+	for _, end := range []struct {
+		id string
+		b  *box
+		s  *session.Session
+	}{{c.id, leased, c.a.Session()}, {"", ofDefault, f.Session}} {
+		if err := f.registry.CloseSession(f.ctx, "tester", end.id); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-end.b.closed:
+		default:
+			t.Errorf("session %q has ended, and not what belongs to it", end.id)
+		}
+	}
+	err := c.a.Session().AddTo("box", newBox, func(session.Belonging) error { return nil })
+	wantKind(t, err, session.SessionClosed)
+	if b := put(t, f.Session); b == ofDefault {
+		t.Error("the next default session has the box of the last")
+	}
+}
+
+func TestBelongingsEndWithTheServer(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	c := f.newClient(t, session.AttachRequest{})
+	leased, ofDefault := put(t, c.a.Session()), put(t, f.Session)
+	f.registry.Drain()
+	err := f.AddTo("box", newBox, func(session.Belonging) error { return nil })
+	wantKind(t, err, session.Draining)
+	if err := f.registry.Close(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-leased.closed
+	<-ofDefault.closed
+}
