@@ -173,6 +173,8 @@ func limits(cfg config.Config) server.Limits {
 		HeaderList:      int(cfg.HeaderList),
 		HTTPRequests:    int(cfg.HTTPRequests),
 		HTTPHead:        int(cfg.HTTPHead),
+		FileHandles:     int(cfg.FileHandles),
+		FileHandleIdle:  time.Duration(cfg.FileHandleIdleTime),
 	}
 }
 

@@ -133,7 +133,7 @@ type remoteCalls struct {
 
 // Invoke implements grpc.ClientConnInterface.
 func (r *remoteCalls) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	ctx, err := r.letOut(ctx, method)
+	ctx, err := r.letOut(ctx, method, args)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (r *remoteCalls) Invoke(ctx context.Context, method string, args, reply any
 
 // NewStream implements grpc.ClientConnInterface.
 func (r *remoteCalls) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	ctx, err := r.letOut(ctx, method)
+	ctx, err := r.letOut(ctx, method, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +150,9 @@ func (r *remoteCalls) NewStream(ctx context.Context, desc *grpc.StreamDesc, meth
 }
 
 // letOut says for whom a call is made, if the client may make it.
-func (r *remoteCalls) letOut(ctx context.Context, method string) (context.Context, error) {
+func (r *remoteCalls) letOut(ctx context.Context, method string, req any) (context.Context, error) {
 	caller, err := r.doorkeeper.letIn(visitor{info: r.info})
-	if err := server.MayCall(caller, err, method); err != nil {
+	if err := server.MayCall(caller, err, method, req); err != nil {
 		return nil, err
 	}
 	if r.doorkeeper.authenticator.HasTable() {

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 // Beside the permissions: a call that is anybody's, and one that every
@@ -55,6 +58,10 @@ var permissions = map[string]string{
 	"/execwire.v1.FileSystemService/CreateDirectory":  "write_files",
 	"/execwire.v1.FileSystemService/RemovePath":       "write_files",
 	"/execwire.v1.FileSystemService/CopyPath":         "write_files",
+	"/execwire.v1.FileSystemService/OpenFile":         "read_files",
+	"/execwire.v1.FileSystemService/ReadBlock":        "read_files",
+	"/execwire.v1.FileSystemService/CloseFile":        "read_files",
+	"/execwire.v1.FileSystemService/WriteBlock":       "write_files",
 
 	"/execwire.v1.HttpService/Fetch": "http",
 
@@ -179,4 +186,22 @@ func metadataOf(err error) map[string]string {
 		}
 	}
 	return nil
+}
+
+// Who may only read cannot open a file to be replaced, which truncates it.
+func TestOpeningToReplaceNeedsBothPermissions(t *testing.T) {
+	l := lock(t, many, func(l *locked) string {
+		return l.principal("reader", `"read_files"`) + l.principal("both", `"read_files", "write_files"`)
+	})
+	path := t.TempDir() + "/f"
+	files := execwirev1.NewFileSystemServiceClient(l.dial(onTLS))
+	open := &execwirev1.OpenFileRequest{HandleId: "h", Path: path, Mode: execwirev1.OpenMode_OPEN_MODE_REPLACE}
+	_, err := files.OpenFile(l.as("reader"), open)
+	l.expect(err, codes.PermissionDenied, "CALL_NOT_ALLOWED")
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the file is there: %v", err)
+	}
+	if _, err := files.OpenFile(l.as("both"), open); err != nil {
+		t.Error(err)
+	}
 }

@@ -56,6 +56,10 @@ var needs = map[string]need{
 	execwirev1.FileSystemService_CreateDirectory_FullMethodName:  {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_RemovePath_FullMethodName:       {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_CopyPath_FullMethodName:         {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_OpenFile_FullMethodName:         {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_ReadBlock_FullMethodName:        {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_CloseFile_FullMethodName:        {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_WriteBlock_FullMethodName:       {permission: auth.WriteFiles},
 
 	execwirev1.HttpService_Fetch_FullMethodName: {permission: auth.HTTP},
 
@@ -90,14 +94,40 @@ func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 	if err := mayCall(caller, err, method, need, known); err != nil {
 		return nil, err
 	}
+	ctx = context.WithValue(ctx, permissionsKey{}, caller.May)
 	return auth.WithPrincipal(ctx, caller.Principal), nil
 }
 
+// permissionsKey is what the permissions of a caller are found by in the context
+// of a call.
+type permissionsKey struct{}
+
+// needOf is what a request needs beyond what its method does.
+func needOf(req any) auth.Permissions {
+	if m, ok := req.(*execwirev1.OpenFileRequest); ok && m.GetMode() == execwirev1.OpenMode_OPEN_MODE_REPLACE {
+		return auth.WriteFiles
+	}
+	return 0
+}
+
+// authorizeRequest checks what [authorize] could not know yet.
+func authorizeRequest(ctx context.Context, req any) error {
+	need := need{permission: needOf(req)}
+	if need.permission == 0 {
+		return nil
+	}
+	principal, err := auth.FromContext(ctx)
+	may, _ := ctx.Value(permissionsKey{}).(auth.Permissions)
+	return mayCall(auth.Caller{Principal: principal, May: may}, err, "", need, true)
+}
+
 // MayCall returns the status that says why somebody may not make a call, by its
-// full method, or nil. It is for what makes calls to another server for callers
-// of its own: err is why the caller was not found out, or nil.
-func MayCall(caller auth.Caller, err error, method string) error {
+// full method, with a request, which is nil for a call of many; or nil. It is for
+// what makes calls to another server for callers of its own: err is why the
+// caller was not found out, or nil.
+func MayCall(caller auth.Caller, err error, method string, req any) error {
 	need, known := needs[method]
+	need.permission |= needOf(req)
 	return mayCall(caller, err, method, need, known)
 }
 

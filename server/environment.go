@@ -92,6 +92,8 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 		HeaderListBytes:          uint64(l.HeaderList),
 		HttpRequestsPerPrincipal: uint64(l.HTTPRequests),
 		HttpHeadBytes:            uint64(l.HTTPHead),
+		FileHandlesPerSession:    uint64(l.FileHandles),
+		FileHandleIdleTime:       durationpb.New(l.FileHandleIdle),
 	}
 }
 

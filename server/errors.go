@@ -172,6 +172,7 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		processErr *process.Error
 		sessionErr *session.Error
 		fileErr    *fsops.Error
+		handleErr  *fsops.HandleError
 		httpErr    *httpclient.Error
 	)
 	switch {
@@ -181,6 +182,8 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		return fromSession(sessionErr)
 	case errors.As(err, &fileErr):
 		return fromFiles(fileErr)
+	case errors.As(err, &handleErr):
+		return fromHandles(handleErr)
 	case errors.As(err, &httpErr):
 		return fromHTTP(httpErr)
 	case errors.Is(err, eventlog.ErrReplaced):

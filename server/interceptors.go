@@ -147,6 +147,9 @@ func (s *Server) recovered(ctx context.Context, panicked any) error {
 }
 
 func (s *Server) validateUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := authorizeRequest(ctx, req); err != nil {
+		return nil, err
+	}
 	if err := s.validate(req); err != nil {
 		return nil, err
 	}

@@ -41,6 +41,11 @@ type Limits struct {
 	Streams, HeaderList int
 	// HTTPRequests and HTTPHead are reported only; package httpclient enforces them.
 	HTTPRequests, HTTPHead int
+	// FileHandles is how many handles of open files a session may have; 0 is no
+	// bound. FileHandleIdle is how long an unused one of a default session stays
+	// open.
+	FileHandles    int
+	FileHandleIdle time.Duration
 	// MaxWait cuts the waits of ReadOutput and WaitProcess.
 	MaxWait time.Duration
 }

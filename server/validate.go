@@ -42,6 +42,9 @@ type processReference interface {
 // validateFields checks what can be known from a message alone. What depends
 // on the machine or on a process is checked where it is used.
 func validateFields(m proto.Message) error {
+	if err, ok := validateHandle(m); ok {
+		return err
+	}
 	if err, ok := validateFiles(m); ok {
 		return err
 	}

@@ -67,6 +67,11 @@ type Config struct {
 	// SpoolDirectory is where that file is.
 	SpoolDirectory string `name:"spool_directory" default:"" unit:"path" help:"Where such files are made, without a name. Empty is the directory for temporary files."`
 
+	// FileHandles bounds the handles of open files of one session.
+	FileHandles Count `name:"file_handles_per_session" default:"256" unit:"handles" min:"1" max:"65536" help:"Handles of open files of one session, each of which is a file descriptor of the server. Further ones are refused. A JSON-RPC connection has at most 128 of its own."`
+	// FileHandleIdleTime is how long handles of default sessions stay.
+	FileHandleIdleTime Duration `name:"file_handle_idle_time" default:"10m" unit:"duration" min:"1s" max:"24h" help:"How long a handle of a default session, which never ends, stays open without being used."`
+
 	// Cgroup is whether and where control groups are used.
 	Cgroup string `name:"cgroup" default:"auto" unit:"choice" help:"Whether processes get control groups of their own, which makes killing them certain: auto uses a writable cgroup v2 tree if there is one, off does without, and a path (of a directory in such a tree) uses that or refuses to start."`
 	// Guardian is whether serve runs under a guardian.

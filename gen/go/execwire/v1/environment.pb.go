@@ -434,8 +434,12 @@ type ServerLimits struct {
 	HttpRequestsPerPrincipal uint64 `protobuf:"varint,22,opt,name=http_requests_per_principal,json=httpRequestsPerPrincipal,proto3" json:"http_requests_per_principal,omitempty"`
 	// The largest head of a response over HTTP, in bytes.
 	HttpHeadBytes uint64 `protobuf:"varint,23,opt,name=http_head_bytes,json=httpHeadBytes,proto3" json:"http_head_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Handles of open files of one session.
+	FileHandlesPerSession uint64 `protobuf:"varint,30,opt,name=file_handles_per_session,json=fileHandlesPerSession,proto3" json:"file_handles_per_session,omitempty"`
+	// How long a handle of a default session stays open without being used.
+	FileHandleIdleTime *durationpb.Duration `protobuf:"bytes,31,opt,name=file_handle_idle_time,json=fileHandleIdleTime,proto3" json:"file_handle_idle_time,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ServerLimits) Reset() {
@@ -629,6 +633,20 @@ func (x *ServerLimits) GetHttpHeadBytes() uint64 {
 	return 0
 }
 
+func (x *ServerLimits) GetFileHandlesPerSession() uint64 {
+	if x != nil {
+		return x.FileHandlesPerSession
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetFileHandleIdleTime() *durationpb.Duration {
+	if x != nil {
+		return x.FileHandleIdleTime
+	}
+	return nil
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
@@ -654,7 +672,8 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"killMethod\x12\x18\n" +
 	"\aguarded\x18\x0f \x01(\bR\aguarded\x12'\n" +
 	"\x0fdirect_commands\x18\x10 \x01(\bR\x0edirectCommands\x12+\n" +
-	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\"\x89\t\n" +
+	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\"\x90\n" +
+	"\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -680,7 +699,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x0esessions_total\x18\x14 \x01(\x04R\rsessionsTotal\x12&\n" +
 	"\x0fread_file_bytes\x18\x15 \x01(\x04R\rreadFileBytes\x12=\n" +
 	"\x1bhttp_requests_per_principal\x18\x16 \x01(\x04R\x18httpRequestsPerPrincipal\x12&\n" +
-	"\x0fhttp_head_bytes\x18\x17 \x01(\x04R\rhttpHeadBytes*\xc7\x01\n" +
+	"\x0fhttp_head_bytes\x18\x17 \x01(\x04R\rhttpHeadBytes\x127\n" +
+	"\x18file_handles_per_session\x18\x1e \x01(\x04R\x15fileHandlesPerSession\x12L\n" +
+	"\x15file_handle_idle_time\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\x12fileHandleIdleTime*\xc7\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
@@ -731,13 +752,14 @@ var file_execwire_v1_environment_proto_depIdxs = []int32{
 	6,  // 6: execwire.v1.ServerLimits.closed_process_retention:type_name -> google.protobuf.Duration
 	6,  // 7: execwire.v1.ServerLimits.shutdown_grace:type_name -> google.protobuf.Duration
 	6,  // 8: execwire.v1.ServerLimits.max_wait:type_name -> google.protobuf.Duration
-	2,  // 9: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
-	3,  // 10: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	6,  // 9: execwire.v1.ServerLimits.file_handle_idle_time:type_name -> google.protobuf.Duration
+	2,  // 10: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
+	3,  // 11: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
+	11, // [11:12] is the sub-list for method output_type
+	10, // [10:11] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_environment_proto_init() }

@@ -1541,7 +1541,7 @@ var File_execwire_v1_filesystem_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
-	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
+	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -1635,7 +1635,7 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
 	"UploadMode\x12\x1b\n" +
 	"\x17UPLOAD_MODE_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14UPLOAD_MODE_IN_PLACE\x10\x012\xd3\x06\n" +
+	"\x14UPLOAD_MODE_IN_PLACE\x10\x012\x83\t\n" +
 	"\x11FileSystemService\x12G\n" +
 	"\bReadFile\x12\x1c.execwire.v1.ReadFileRequest\x1a\x1d.execwire.v1.ReadFileResponse\x12U\n" +
 	"\fDownloadFile\x12 .execwire.v1.DownloadFileRequest\x1a!.execwire.v1.DownloadFileResponse0\x01\x12J\n" +
@@ -1648,7 +1648,12 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
 	"RemovePath\x12\x1e.execwire.v1.RemovePathRequest\x1a\x1f.execwire.v1.RemovePathResponse\x12G\n" +
 	"\bCopyPath\x12\x1c.execwire.v1.CopyPathRequest\x1a\x1d.execwire.v1.CopyPathResponse\x12_\n" +
-	"\x10CanonicalizePath\x12$.execwire.v1.CanonicalizePathRequest\x1a%.execwire.v1.CanonicalizePathResponseB\xab\x01\n" +
+	"\x10CanonicalizePath\x12$.execwire.v1.CanonicalizePathRequest\x1a%.execwire.v1.CanonicalizePathResponse\x12G\n" +
+	"\bOpenFile\x12\x1c.execwire.v1.OpenFileRequest\x1a\x1d.execwire.v1.OpenFileResponse\x12J\n" +
+	"\tReadBlock\x12\x1d.execwire.v1.ReadBlockRequest\x1a\x1e.execwire.v1.ReadBlockResponse\x12M\n" +
+	"\n" +
+	"WriteBlock\x12\x1e.execwire.v1.WriteBlockRequest\x1a\x1f.execwire.v1.WriteBlockResponse\x12J\n" +
+	"\tCloseFile\x12\x1d.execwire.v1.CloseFileRequest\x1a\x1e.execwire.v1.CloseFileResponseB\xab\x01\n" +
 	"\x0fcom.execwire.v1B\x0fFilesystemProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 
 var (
@@ -1693,6 +1698,14 @@ var file_execwire_v1_filesystem_proto_goTypes = []any{
 	(*SandboxPolicy)(nil),            // 24: execwire.v1.SandboxPolicy
 	(*FileMetadata)(nil),             // 25: execwire.v1.FileMetadata
 	(FileType)(0),                    // 26: execwire.v1.FileType
+	(*OpenFileRequest)(nil),          // 27: execwire.v1.OpenFileRequest
+	(*ReadBlockRequest)(nil),         // 28: execwire.v1.ReadBlockRequest
+	(*WriteBlockRequest)(nil),        // 29: execwire.v1.WriteBlockRequest
+	(*CloseFileRequest)(nil),         // 30: execwire.v1.CloseFileRequest
+	(*OpenFileResponse)(nil),         // 31: execwire.v1.OpenFileResponse
+	(*ReadBlockResponse)(nil),        // 32: execwire.v1.ReadBlockResponse
+	(*WriteBlockResponse)(nil),       // 33: execwire.v1.WriteBlockResponse
+	(*CloseFileResponse)(nil),        // 34: execwire.v1.CloseFileResponse
 }
 var file_execwire_v1_filesystem_proto_depIdxs = []int32{
 	24, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
@@ -1724,18 +1737,26 @@ var file_execwire_v1_filesystem_proto_depIdxs = []int32{
 	18, // 26: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
 	20, // 27: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
 	22, // 28: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
-	2,  // 29: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
-	4,  // 30: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
-	7,  // 31: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
-	10, // 32: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
-	12, // 33: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
-	14, // 34: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
-	16, // 35: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
-	19, // 36: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
-	21, // 37: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
-	23, // 38: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
-	29, // [29:39] is the sub-list for method output_type
-	19, // [19:29] is the sub-list for method input_type
+	27, // 29: execwire.v1.FileSystemService.OpenFile:input_type -> execwire.v1.OpenFileRequest
+	28, // 30: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
+	29, // 31: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
+	30, // 32: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
+	2,  // 33: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
+	4,  // 34: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
+	7,  // 35: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
+	10, // 36: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
+	12, // 37: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
+	14, // 38: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
+	16, // 39: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
+	19, // 40: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
+	21, // 41: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
+	23, // 42: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
+	31, // 43: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
+	32, // 44: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
+	33, // 45: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
+	34, // 46: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
+	33, // [33:47] is the sub-list for method output_type
+	19, // [19:33] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -1746,6 +1767,7 @@ func file_execwire_v1_filesystem_proto_init() {
 	if File_execwire_v1_filesystem_proto != nil {
 		return
 	}
+	file_execwire_v1_filesystem_handle_proto_init()
 	file_execwire_v1_filesystem_metadata_proto_init()
 	file_execwire_v1_sandbox_proto_init()
 	file_execwire_v1_filesystem_proto_msgTypes[2].OneofWrappers = []any{}

@@ -29,6 +29,10 @@ const (
 	FileSystemService_RemovePath_FullMethodName       = "/execwire.v1.FileSystemService/RemovePath"
 	FileSystemService_CopyPath_FullMethodName         = "/execwire.v1.FileSystemService/CopyPath"
 	FileSystemService_CanonicalizePath_FullMethodName = "/execwire.v1.FileSystemService/CanonicalizePath"
+	FileSystemService_OpenFile_FullMethodName         = "/execwire.v1.FileSystemService/OpenFile"
+	FileSystemService_ReadBlock_FullMethodName        = "/execwire.v1.FileSystemService/ReadBlock"
+	FileSystemService_WriteBlock_FullMethodName       = "/execwire.v1.FileSystemService/WriteBlock"
+	FileSystemService_CloseFile_FullMethodName        = "/execwire.v1.FileSystemService/CloseFile"
 )
 
 // FileSystemServiceClient is the client API for FileSystemService service.
@@ -36,7 +40,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // FileSystemService works on the files of the server's machine, as the server's
-// user. It belongs to no session and keeps nothing between calls.
+// user. It belongs to no session and keeps nothing between calls, but for the
+// handles of open files.
 //
 // Paths are absolute. They are cleaned by lexical rules before they are used:
 // ".." goes back to what was written before it, and a slash at the end means
@@ -117,6 +122,30 @@ type FileSystemServiceClient interface {
 	// CanonicalizePath returns the path of what a path leads to, without links. It
 	// may be repeated.
 	CanonicalizePath(ctx context.Context, in *CanonicalizePathRequest, opts ...grpc.CallOption) (*CanonicalizePathResponse, error)
+	// OpenFile opens a regular file and keeps it open under an id, until CloseFile,
+	// or until the session of the handle ends; in the default session, which has no
+	// lease, also when nothing was read from it or written to it for the server's
+	// file_handle_idle_time. The file stays the one that was opened, whatever becomes
+	// of the path. What is not a regular file is IS_A_DIRECTORY or
+	// NOT_A_REGULAR_FILE, without having been opened. An id that is taken is
+	// FILE_HANDLE_ALREADY_EXISTS; more handles of a session than the server's
+	// file_handles_per_session are TOO_MANY_FILE_HANDLES.
+	OpenFile(ctx context.Context, in *OpenFileRequest, opts ...grpc.CallOption) (*OpenFileResponse, error)
+	// ReadBlock reads a part of a file that is open to be read. Another one is
+	// FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle are carried out at
+	// the same time. When the operating system fails to read, the handle is closed.
+	// No such handle is FILE_HANDLE_NOT_FOUND. It may be repeated.
+	ReadBlock(ctx context.Context, in *ReadBlockRequest, opts ...grpc.CallOption) (*ReadBlockResponse, error)
+	// WriteBlock writes a part of a file that is open to be written. Another one is
+	// FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle are carried out at
+	// the same time; who wants an order waits for answers. A failure can leave a part
+	// of the bytes written, and the handle open. No such handle is
+	// FILE_HANDLE_NOT_FOUND. It may be repeated.
+	WriteBlock(ctx context.Context, in *WriteBlockRequest, opts ...grpc.CallOption) (*WriteBlockResponse, error)
+	// CloseFile closes a handle. Calls on it that are being carried out are not
+	// waited for, and come to their end. No such handle is as good. It may be
+	// repeated.
+	CloseFile(ctx context.Context, in *CloseFileRequest, opts ...grpc.CallOption) (*CloseFileResponse, error)
 }
 
 type fileSystemServiceClient struct {
@@ -248,12 +277,53 @@ func (c *fileSystemServiceClient) CanonicalizePath(ctx context.Context, in *Cano
 	return out, nil
 }
 
+func (c *fileSystemServiceClient) OpenFile(ctx context.Context, in *OpenFileRequest, opts ...grpc.CallOption) (*OpenFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OpenFileResponse)
+	err := c.cc.Invoke(ctx, FileSystemService_OpenFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileSystemServiceClient) ReadBlock(ctx context.Context, in *ReadBlockRequest, opts ...grpc.CallOption) (*ReadBlockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadBlockResponse)
+	err := c.cc.Invoke(ctx, FileSystemService_ReadBlock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileSystemServiceClient) WriteBlock(ctx context.Context, in *WriteBlockRequest, opts ...grpc.CallOption) (*WriteBlockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WriteBlockResponse)
+	err := c.cc.Invoke(ctx, FileSystemService_WriteBlock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileSystemServiceClient) CloseFile(ctx context.Context, in *CloseFileRequest, opts ...grpc.CallOption) (*CloseFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CloseFileResponse)
+	err := c.cc.Invoke(ctx, FileSystemService_CloseFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // FileSystemServiceServer is the server API for FileSystemService service.
 // All implementations must embed UnimplementedFileSystemServiceServer
 // for forward compatibility.
 //
 // FileSystemService works on the files of the server's machine, as the server's
-// user. It belongs to no session and keeps nothing between calls.
+// user. It belongs to no session and keeps nothing between calls, but for the
+// handles of open files.
 //
 // Paths are absolute. They are cleaned by lexical rules before they are used:
 // ".." goes back to what was written before it, and a slash at the end means
@@ -334,6 +404,30 @@ type FileSystemServiceServer interface {
 	// CanonicalizePath returns the path of what a path leads to, without links. It
 	// may be repeated.
 	CanonicalizePath(context.Context, *CanonicalizePathRequest) (*CanonicalizePathResponse, error)
+	// OpenFile opens a regular file and keeps it open under an id, until CloseFile,
+	// or until the session of the handle ends; in the default session, which has no
+	// lease, also when nothing was read from it or written to it for the server's
+	// file_handle_idle_time. The file stays the one that was opened, whatever becomes
+	// of the path. What is not a regular file is IS_A_DIRECTORY or
+	// NOT_A_REGULAR_FILE, without having been opened. An id that is taken is
+	// FILE_HANDLE_ALREADY_EXISTS; more handles of a session than the server's
+	// file_handles_per_session are TOO_MANY_FILE_HANDLES.
+	OpenFile(context.Context, *OpenFileRequest) (*OpenFileResponse, error)
+	// ReadBlock reads a part of a file that is open to be read. Another one is
+	// FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle are carried out at
+	// the same time. When the operating system fails to read, the handle is closed.
+	// No such handle is FILE_HANDLE_NOT_FOUND. It may be repeated.
+	ReadBlock(context.Context, *ReadBlockRequest) (*ReadBlockResponse, error)
+	// WriteBlock writes a part of a file that is open to be written. Another one is
+	// FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle are carried out at
+	// the same time; who wants an order waits for answers. A failure can leave a part
+	// of the bytes written, and the handle open. No such handle is
+	// FILE_HANDLE_NOT_FOUND. It may be repeated.
+	WriteBlock(context.Context, *WriteBlockRequest) (*WriteBlockResponse, error)
+	// CloseFile closes a handle. Calls on it that are being carried out are not
+	// waited for, and come to their end. No such handle is as good. It may be
+	// repeated.
+	CloseFile(context.Context, *CloseFileRequest) (*CloseFileResponse, error)
 	mustEmbedUnimplementedFileSystemServiceServer()
 }
 
@@ -373,6 +467,18 @@ func (UnimplementedFileSystemServiceServer) CopyPath(context.Context, *CopyPathR
 }
 func (UnimplementedFileSystemServiceServer) CanonicalizePath(context.Context, *CanonicalizePathRequest) (*CanonicalizePathResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CanonicalizePath not implemented")
+}
+func (UnimplementedFileSystemServiceServer) OpenFile(context.Context, *OpenFileRequest) (*OpenFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method OpenFile not implemented")
+}
+func (UnimplementedFileSystemServiceServer) ReadBlock(context.Context, *ReadBlockRequest) (*ReadBlockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadBlock not implemented")
+}
+func (UnimplementedFileSystemServiceServer) WriteBlock(context.Context, *WriteBlockRequest) (*WriteBlockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WriteBlock not implemented")
+}
+func (UnimplementedFileSystemServiceServer) CloseFile(context.Context, *CloseFileRequest) (*CloseFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CloseFile not implemented")
 }
 func (UnimplementedFileSystemServiceServer) mustEmbedUnimplementedFileSystemServiceServer() {}
 func (UnimplementedFileSystemServiceServer) testEmbeddedByValue()                           {}
@@ -550,6 +656,78 @@ func _FileSystemService_CanonicalizePath_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FileSystemService_OpenFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OpenFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileSystemServiceServer).OpenFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileSystemService_OpenFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileSystemServiceServer).OpenFile(ctx, req.(*OpenFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileSystemService_ReadBlock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadBlockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileSystemServiceServer).ReadBlock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileSystemService_ReadBlock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileSystemServiceServer).ReadBlock(ctx, req.(*ReadBlockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileSystemService_WriteBlock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WriteBlockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileSystemServiceServer).WriteBlock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileSystemService_WriteBlock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileSystemServiceServer).WriteBlock(ctx, req.(*WriteBlockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileSystemService_CloseFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CloseFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileSystemServiceServer).CloseFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileSystemService_CloseFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileSystemServiceServer).CloseFile(ctx, req.(*CloseFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // FileSystemService_ServiceDesc is the grpc.ServiceDesc for FileSystemService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -584,6 +762,22 @@ var FileSystemService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CanonicalizePath",
 			Handler:    _FileSystemService_CanonicalizePath_Handler,
+		},
+		{
+			MethodName: "OpenFile",
+			Handler:    _FileSystemService_OpenFile_Handler,
+		},
+		{
+			MethodName: "ReadBlock",
+			Handler:    _FileSystemService_ReadBlock_Handler,
+		},
+		{
+			MethodName: "WriteBlock",
+			Handler:    _FileSystemService_WriteBlock_Handler,
+		},
+		{
+			MethodName: "CloseFile",
+			Handler:    _FileSystemService_CloseFile_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
