@@ -113,6 +113,13 @@ func serveWith(t testing.TB, flags []string, settings ...string) *command {
 	t.Helper()
 	c := newCommand(append([]string{"serve", "--listen", "unix://" + filepath.Join(shortDir(t), "s"), "--listen", "grpc://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"}, flags...)...)
 	c.Env = append(c.Env, settings...)
+	c.listen(t, 3)
+	return c
+}
+
+// listen launches a server and reads where it listens: at so many doors.
+func (c *command) listen(t testing.TB, doors int) {
+	t.Helper()
 	said, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +127,7 @@ func serveWith(t testing.TB, flags []string, settings ...string) *command {
 	c.launch(t)
 	c.urls = map[door]string{}
 	lines := bufio.NewReader(said)
-	for range 3 {
+	for range doors {
 		line, err := lines.ReadString('\n')
 		if err != nil {
 			t.Fatalf("the server did not come up: %v\n%s", err, c.errors.String())
@@ -128,7 +135,6 @@ func serveWith(t testing.TB, flags []string, settings ...string) *command {
 		url := strings.TrimSpace(line)
 		c.urls[doorOf(url)] = url
 	}
-	return c
 }
 
 // address is where the door is in the terms of package net.
