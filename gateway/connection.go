@@ -56,6 +56,7 @@ type connection struct {
 	out     *outgoing
 	permits permits
 	files   fileOrder
+	handles fileHandles
 	bulk    bulk // for files and directories
 	reads   bulk // for output
 	pings   pinger
@@ -163,6 +164,7 @@ func (c *connection) finish(received error) error {
 	c.unlimitAll()
 	c.end(ending{closeNormal, "", lostError(received)})
 	c.tasks.Wait() // what was stuck in sending has returned
+	c.closeHandles()
 	c.httpPlaces.end()
 	c.bulk.end()
 	c.reads.end()

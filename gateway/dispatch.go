@@ -57,6 +57,11 @@ var methods = map[string]method{
 	"fs/copy":            {group: groupFiles, decode: decoder[fsCopyParams]()},
 	"fs/canonicalize":    {group: groupFiles, decode: decoder[fsCanonicalizeParams]()},
 
+	"fs/open":       {group: groupFiles, decode: decoder[fsOpenParams]()},
+	"fs/readBlock":  {group: groupFiles, decode: decoder[fsReadBlockParams]()},
+	"fs/writeBlock": {group: groupFiles, decode: decoder[fsWriteBlockParams]()},
+	"fs/close":      {group: groupFiles, control: true, decode: decoder[fsCloseParams]()},
+
 	"http/request": {group: groupHTTP, decode: decoder[httpRequestParams]()},
 }
 

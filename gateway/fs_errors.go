@@ -21,6 +21,8 @@ var fileCodes = map[execwirev1.ErrorReason]int{
 	execwirev1.ErrorReason_ERROR_REASON_COPY_INTO_ITSELF:   jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_TREE_TOO_DEEP:      jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE:     jsonrpc.CodeLimitReached,
+
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HANDLES: jsonrpc.CodeLimitReached,
 }
 
 // fileFailure is what the client is told of a call on files that failed: what

@@ -76,6 +76,10 @@ type fileCall interface {
 // enter gives the request its turn. It is called in the order in which requests
 // came.
 func (c *connection) enter(r *request) {
+	if named, ok := r.call.(handleCall); ok {
+		id, changes := named.usesHandle()
+		c.handles.order.enter(&r.turn, []string{id}, changes)
+	}
 	switch named := r.call.(type) {
 	case processCall:
 		c.enterProcess(r, named)

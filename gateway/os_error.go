@@ -13,6 +13,7 @@ var osErrors = map[string]struct {
 	"EIO":          {5, "I/O error"},
 	"E2BIG":        {7, "Argument list too long"},
 	"ENOEXEC":      {8, "Exec format error"},
+	"EBADF":        {9, "Bad file descriptor"},
 	"EAGAIN":       {11, "Resource temporarily unavailable"},
 	"ENOMEM":       {12, "Out of memory"},
 	"EACCES":       {13, "Permission denied"},

@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	unknownH = "-32004 unknown file handle `h`"
+	readSize = "-32600 file read block length must be between 1 and 1048576"
+	size     = "-32600 file write block length must be between 1 and 1048576"
+	badFile  = "-32603 Bad file descriptor (os error 9)"
+)
+
+func TestFileHandles(t *testing.T) {
+	long := strings.Repeat("x", 33)
+	ask(t, func(dir string) {
+		do(t, os.WriteFile(dir+"/f", []byte("0123456789"), 0o644), os.Mkdir(dir+"/d", 0o755), syscall.Mkfifo(dir+"/fifo", 0o644), os.Symlink("f", dir+"/lf"))
+	}, []question{
+		{"fs/open", `{"handleId":"h","path":"T/lf","sandbox":null}`, `{"handleId":"h"}`},
+		{"fs/open", `{"handleId":"h","path":"T/none"}`, "-32600 file handle `h` already exists"},
+		{"fs/readBlock", `{"handleId":"h","offset":0,"len":4}`, `{"chunk":"MDEyMw==","eof":false}`},
+		{"fs/readBlock", `{"handleId":"h","offset":8,"len":4}`, `{"chunk":"ODk=","eof":true}`},
+		{"fs/readBlock", `{"handleId":"h","offset":99,"len":4}`, `{"chunk":"","eof":true}`},
+		{"fs/readBlock", `{"handleId":"h","offset":0,"len":1048576}`, `{"chunk":"MDEyMzQ1Njc4OQ==","eof":true}`},
+		{"fs/readBlock", `{"handleId":"h","offset":0,"len":0}`, readSize},
+		{"fs/readBlock", `{"handleId":"h","offset":0,"len":1048577}`, readSize},
+		{"fs/readBlock", `{"handleId":"h","len":1}`, "-32602 missing field `offset`"},
+		{"fs/writeBlock", `{"handleId":"h","offset":0,"chunk":"eA=="}`, badFile},
+		{"fs/close", `{"handleId":"h"}`, `{}`},
+		{"fs/close", `{"handleId":"h"}`, `{}`},
+		{"fs/readBlock", `{"handleId":"h","offset":0,"len":1}`, unknownH},
+		{"fs/writeBlock", `{"handleId":"h","offset":0,"chunk":"eA=="}`, unknownH},
+		{"fs/open", `{"handleId":"","path":"T/f","mode":"read"}`, `{"handleId":""}`},
+		{"fs/readBlock", `{"handleId":"","offset":9,"len":1}`, `{"chunk":"OQ==","eof":false}`},
+
+		{"fs/open", `{"handleId":"w","path":"T/out","mode":"replace"}`, `{"handleId":"w"}`},
+		{"fs/writeBlock", `{"handleId":"w","offset":0,"chunk":"YWJj"}`, `{}`},
+		{"fs/writeBlock", `{"handleId":"w","offset":5,"chunk":"eA=="}`, `{}`},
+		{"fs/writeBlock", `{"handleId":"w","offset":3,"chunk":"ZGU="}`, `{}`},
+		{"fs/writeBlock", `{"handleId":"w","offset":3,"chunk":""}`, size},
+		{"fs/writeBlock", `{"handleId":"w"}`, "-32602 missing field `offset`"},
+		{"fs/readBlock", `{"handleId":"w","offset":0,"len":1}`, badFile},
+		{"fs/close", `{"handleId":"w"}`, `{}`},
+		{"fs/readFile", `{"path":"T/out"}`, `{"dataBase64":"YWJjZGV4"}`},
+
+		{"fs/open", `{"handleId":"h","path":"T/d"}`, "-32600 path `DIR/d` is not a file"},
+		{"fs/open", `{"handleId":"h","path":"T/fifo","mode":"replace"}`, "-32600 path `DIR/fifo` is not a file"},
+		{"fs/open", `{"handleId":"h","path":"/dev/null"}`, "-32600 path `/dev/null` is not a file"},
+		{"fs/open", `{"handleId":"h","path":"T/none"}`, missing},
+		{"fs/open", `{"handleId":"h","path":"T/none/x","mode":"replace"}`, missing},
+		{"fs/open", `{"handleId":"h","path":"f"}`, "-32602 invalid URI: relative URL without a base"},
+		{"fs/open", `{"handleId":"h","path":"T/f","mode":"write"}`, "-32602 unknown variant `write`, expected `read` or `replace`"},
+		{"fs/open", `{"handleId":"` + long + `","path":"T/f"}`, "-32600 file handle id must be at most 32 bytes"},
+		{"fs/open", `{"handleId":"` + long[1:] + `","path":"T/f"}`, `{"handleId":"` + long[1:] + `"}`},
+		{"fs/open", `{"path":"T/f"}`, "-32602 missing field `handleId`"},
+
+		{"fs/open", `{"handleId":"h","path":"/proc/self/mem"}`, `{"handleId":"h"}`},
+		{"fs/readBlock", `{"handleId":"h","offset":0,"len":1}`, "-32603 I/O error (os error 5)"},
+		{"fs/readBlock", `{"handleId":"h","offset":0,"len":1}`, unknownH},
+		{"fs/open", `{"handleId":"h","path":"T/f"}`, `{"handleId":"h"}`},
+	})
+}
+
+func openOf(id, path string, members ...any) map[string]any {
+	return with(map[string]any{"handleId": id, "path": path}, members...)
+}
+
+func TestHandlesOfAConnectionAreBounded(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	path := t.TempDir() + "/f"
+	do(t, os.WriteFile(path, []byte("content"), 0o644))
+	for i := range 128 {
+		cl.must("fs/open", openOf(fmt.Sprint(i), path))
+	}
+	cl.refused("fs/open", openOf("0", path), -32600, "file handle `0` already exists")
+	cl.refused("fs/open", openOf("more", path), -32600, "at most 128 file handles may be open per connection")
+	cl.must("fs/close", map[string]any{"handleId": "5"})
+	cl.must("fs/open", openOf("more", path))
+}
+
+// A client that does not wait for answers finds what it would have found if it
+// had.
+func TestCallsOnAHandleKeepTheirOrder(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	path := t.TempDir() + "/f"
+	for round := range 20 {
+		cl.ask("fs/open", openOf("h", path, "mode", "replace"))
+		for i := range 40 {
+			cl.ask("fs/writeBlock", map[string]any{"handleId": "h", "offset": 0, "chunk": base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%02d-%02d", round, i))})
+		}
+		cl.ask("fs/close", map[string]any{"handleId": "h"})
+		cl.ask("fs/open", openOf("h", path))
+		read := cl.ask("fs/readBlock", map[string]any{"handleId": "h", "offset": 0, "len": 100})
+		closed := cl.ask("fs/close", map[string]any{"handleId": "h"})
+		want := fmt.Sprintf(`{"chunk":%q,"eof":true}`, base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%02d-39", round)))
+		if got := string(cl.reply(read).Result); got != want {
+			t.Fatalf("round %d: %s, want %s", round, got, want)
+		}
+		if f := cl.reply(closed); f.Error != nil {
+			t.Fatal(f.Error)
+		}
+	}
+}
+
+func TestLargeBlocks(t *testing.T) {
+	for _, wire := range []bool{false, true} {
+		cl, _ := newCore(t, func(s *coreSettings) { s.wire = wire }).attach("")
+		path := t.TempDir() + "/f"
+		want := bytes.Repeat([]byte("0123456789abcdef"), (5<<20)/32) // two blocks and a half
+		cl.must("fs/open", openOf("w", path, "mode", "replace"))
+		for at := 0; at < len(want); at += 1 << 20 {
+			block := want[at:min(at+1<<20, len(want))]
+			cl.must("fs/writeBlock", map[string]any{"handleId": "w", "offset": at, "chunk": block})
+		}
+		cl.must("fs/open", openOf("r", path))
+		var got []byte
+		for eof := false; !eof; {
+			var block struct {
+				Chunk []byte
+				EOF   bool `json:"eof"`
+			}
+			cl.decode(cl.must("fs/readBlock", map[string]any{"handleId": "r", "offset": len(got), "len": 1 << 20}), &block)
+			got, eof = append(got, block.Chunk...), block.EOF
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%d bytes were read of %d", len(got), len(want))
+		}
+	}
+}
+
+// descriptorsOf is how many descriptors of this process lead to a path.
+func descriptorsOf(t *testing.T, path string) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if target, _ := os.Readlink("/proc/self/fd/" + e.Name()); target == path {
+			n++
+		}
+	}
+	return n
+}
+
+// The session outlives the connection, and its files do not.
+func TestHandlesEndWithTheirConnection(t *testing.T) {
+	core := newCore(t)
+	cl, session := core.attach("")
+	path := t.TempDir() + "/f"
+	do(t, os.WriteFile(path, []byte("content"), 0o644))
+	cl.must("fs/open", openOf("h", path))
+	cl.drop()
+	next, _ := core.attach(session)
+	next.refused("fs/readBlock", map[string]any{"handleId": "h", "offset": 0, "len": 1}, -32004, "unknown file handle `h`")
+	next.must("fs/open", openOf("h", path))
+	if n := descriptorsOf(t, path); n != 1 {
+		t.Errorf("%d descriptors are open, want that of the second connection", n)
+	}
+	next.must("fs/readBlock", map[string]any{"handleId": "h", "offset": 0, "len": 1})
+}
