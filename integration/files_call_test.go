@@ -131,4 +131,3 @@ func namesIn(t *testing.T, files fileClient, dir string) []string {
 	slices.Sort(names)
 	return names
 }
-
