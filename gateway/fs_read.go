@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,10 +178,14 @@ type fsEntries struct {
 
 func (e *fsEntries) wasSaid() { e.leave() }
 
+// fsEntry is an entry. Of a name that is not UTF-8, FileName has the text that the
+// reference says, and FileNameBase64 the bytes.
 type fsEntry struct {
 	FileName    string `json:"fileName"`
 	IsDirectory bool   `json:"isDirectory"`
 	IsFile      bool   `json:"isFile"`
+
+	FileNameBase64 string `json:"fileNameBase64,omitempty"`
 }
 
 func (p *fsReadDirectoryParams) check() *jsonrpc.Error {
@@ -238,6 +243,8 @@ func (p *fsReadDirectoryParams) list(ctx context.Context, r *request, into *fsEn
 				FileName:    fileName(e),
 				IsDirectory: e.GetTargetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY,
 				IsFile:      e.GetTargetType() == execwirev1.FileType_FILE_TYPE_REGULAR,
+
+				FileNameBase64: base64.StdEncoding.EncodeToString(e.GetRawName()),
 			})
 		}
 	}

@@ -207,7 +207,7 @@ func TestReadDirectoryLeavesOutWhatLeadsNowhere(t *testing.T) {
 	var got fsEntries
 	cl.decode(cl.must("fs/readDirectory", map[string]any{"path": dir}), &got)
 	slices.SortFunc(got.Entries, func(a, b fsEntry) int { return strings.Compare(a.FileName, b.FileName) })
-	want := []fsEntry{{".f", false, true}, {"bad\uFFFD", false, true}, {"bad\uFFFD\uFFFD", false, true}, {"d", true, false}, {"fifo", false, false}, {"ld", true, false}, {"lf", false, true}}
+	want := []fsEntry{{".f", false, true, ""}, {"bad\uFFFD", false, true, "YmFk/w=="}, {"bad\uFFFD\uFFFD", false, true, "YmFk//4="}, {"d", true, false, ""}, {"fifo", false, false, ""}, {"ld", true, false, ""}, {"lf", false, true, ""}}
 	if !slices.Equal(got.Entries, want) {
 		t.Errorf("the entries are %v, want %v", got.Entries, want)
 	}
