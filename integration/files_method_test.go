@@ -2,8 +2,10 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unicode/utf8"
 
@@ -58,8 +60,11 @@ func newMessage(t testing.TB, d protoreflect.MessageDescriptor) protoreflect.Mes
 	return kind.New()
 }
 
+// requested counts requests, whose ids are to be new.
+var requested atomic.Int64
+
 // request is a request with these paths, and with what else it has to have: the
-// first value of an enumeration that means something, and x for an id.
+// first value of an enumeration that means something, and an id.
 func (m pathMethod) request(t testing.TB, paths ...string) proto.Message {
 	t.Helper()
 	whole := newMessage(t, m.Input())
@@ -73,7 +78,7 @@ func (m pathMethod) request(t testing.TB, paths ...string) proto.Message {
 		case f.Kind() == protoreflect.EnumKind && !f.HasPresence() && !f.IsList():
 			part.Set(f, protoreflect.ValueOfEnum(1))
 		case f.Name() == "handle_id" || f.Name() == "target":
-			part.Set(f, protoreflect.ValueOfString("x"))
+			part.Set(f, protoreflect.ValueOfString(fmt.Sprint("x", requested.Add(1))))
 		}
 	}
 	for i, f := range m.paths {
