@@ -1,0 +1,216 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// manyEntries is twice what one answer of JSON-RPC may have.
+const manyEntries = 100_000
+
+// manyNames is a directory of so many files, whose names are long.
+func manyNames(t *testing.T) (dir string, names []string) {
+	t.Helper()
+	dir = filepath.Join(shortDir(t), "many")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range manyEntries {
+		names = append(names, fmt.Sprintf("%s/%0150d", dir, i))
+		if err := os.WriteFile(names[i], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, names
+}
+
+// A directory of 100,000 entries is listed whole, in memory that does not depend
+// on how many there are or on who reads; it is refused, and not cut short, where
+// one answer would have to have them all; and it is removed.
+func TestADirectoryOfManyEntries(t *testing.T) {
+	slow(t)
+	server := serve(t)
+	dir, names := manyNames(t)
+	files := server.fileService(t)
+	before := server.residentBytes(t, "VmRSS")
+	var stuck []execwirev1.FileSystemService_ReadDirectoryClient
+	for range 40 {
+		stream, err := files.ReadDirectory(testContext(t), &execwirev1.ReadDirectoryRequest{Path: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		stuck = append(stuck, stream)
+	}
+	seen := map[string]bool{}
+	stream, err := files.ReadDirectory(testContext(t), &execwirev1.ReadDirectoryRequest{Path: dir})
+	for err == nil {
+		var m *execwirev1.ReadDirectoryResponse
+		m, err = stream.Recv()
+		for _, e := range m.GetEntries() {
+			seen[e.GetName()] = true
+		}
+	}
+	if err != io.EOF || len(seen) != manyEntries {
+		t.Errorf("ReadDirectory tells %d of %d entries: %v", len(seen), manyEntries, err)
+	}
+	// 40 whole listings are 600 MiB.
+	grown := server.residentBytes(t, "VmHWM") - before
+	if t.Logf("the server took %d MiB for listings that nobody reads", grown>>20); grown > 100<<20 {
+		t.Error("that is too much")
+	}
+	for _, stream := range stuck { // what was stuck goes on
+		for err = nil; err == nil; {
+			_, err = stream.Recv()
+		}
+		if err != io.EOF {
+			t.Error(err)
+		}
+	}
+	c := websocketClient(t, server.address(websocketDoor)).initialize("")
+	if refused := c.refused("fs/readDirectory", rpcParams{"path": dir}, -32005); !strings.Contains(refused.Message, "50000") {
+		t.Errorf("too many entries are refused with %+v", refused)
+	}
+	for _, name := range names[:manyEntries/2] {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var listed struct{ Entries []struct{ FileName string } }
+	if c.result("fs/readDirectory", rpcParams{"path": dir}, &listed); len(listed.Entries) != manyEntries/2 {
+		t.Errorf("fs/readDirectory tells %d of as many entries as it may", len(listed.Entries))
+	}
+	c.result("fs/remove", rpcParams{"path": dir}, nil)
+	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory is there after it was removed: %v", err)
+	}
+}
+
+// deepTree makes a directory with so many levels of directories in it that no path
+// can name the last one.
+func deepTree(t *testing.T, levels int) (dir string) {
+	t.Helper()
+	dir = filepath.Join(shortDir(t), "deep")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for range levels {
+		if err == nil {
+			err = unix.Mkdirat(at, "d", 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		below, openErr := unix.Openat(at, "d", unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		_ = unix.Close(at)
+		at, err = below, openErr
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(at)
+	return dir
+}
+
+// A tree that is deeper than any path is long is removed, and its copy refused.
+func TestADeepTree(t *testing.T) {
+	s := newServer(t, nil)
+	files := execwirev1.NewFileSystemServiceClient(s.core(t))
+	c := websocketClient(t, s.address(websocketDoor)).initialize("")
+	for _, remove := range []func(dir string){
+		func(dir string) {
+			if _, err := files.RemovePath(testContext(t), &execwirev1.RemovePathRequest{Path: dir, Recursive: true}); err != nil {
+				t.Error(err)
+			}
+		},
+		func(dir string) { c.result("fs/remove", rpcParams{"path": dir}, nil) },
+	} {
+		dir := deepTree(t, 10_000)
+		_, err := files.CopyPath(testContext(t), &execwirev1.CopyPathRequest{SourcePath: dir, DestinationPath: dir + "-copy", Recursive: true})
+		if client.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_TREE_TOO_DEEP {
+			t.Errorf("the copy of a deep tree: %v", err)
+		}
+		c.refused("fs/copy", rpcParams{"sourcePath": dir, "destinationPath": dir + "-copy", "recursive": true}, -32005)
+		remove(dir)
+		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+			t.Errorf("the deep tree is there after it was removed: %v", err)
+		}
+	}
+}
+
+// A file of 1 TiB that takes no room is not read as a whole, can be read in
+// parts, and takes no room when it is copied.
+func TestASparseFile(t *testing.T) {
+	const size = 1 << 40
+	s := newServer(t, nil)
+	files := execwirev1.NewFileSystemServiceClient(s.core(t))
+	c := websocketClient(t, s.address(websocketDoor)).initialize("")
+	dir := shortDir(t)
+	path := filepath.Join(dir, "sparse")
+	if err := os.WriteFile(path, []byte("begin"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size-3); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = f.WriteString("end")
+		_ = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = files.ReadFile(testContext(t), &execwirev1.ReadFileRequest{Path: path})
+	if client.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE {
+		t.Errorf("reading it whole: %v", err)
+	}
+	c.refused("fs/readFile", rpcParams{"path": path}, -32600)
+	if _, err := files.CopyPath(testContext(t), &execwirev1.CopyPathRequest{SourcePath: path, DestinationPath: path + "1"}); err != nil {
+		t.Error(err)
+	}
+	c.result("fs/copy", rpcParams{"sourcePath": path, "destinationPath": path + "2", "recursive": false}, nil)
+	for _, copied := range []string{path, path + "1", path + "2"} {
+		for _, part := range []struct {
+			offset uint64
+			want   string
+		}{{0, "begin\x00"}, {size / 2, "\x00\x00"}, {size - 4, "\x00end"}, {size, ""}} {
+			if got := partOf(t, files, copied, part.offset, 6); !strings.HasPrefix(got, part.want) || len(got) > 6 {
+				t.Errorf("%s has %q at %d, want %q", copied, got, part.offset, part.want)
+			}
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(copied, &st); err != nil || st.Size != size || st.Blocks > 1<<10 {
+			t.Errorf("%s has %d bytes in %d blocks: %v", copied, st.Size, st.Blocks, err)
+		}
+	}
+}
+
+// partOf downloads a part of a file.
+func partOf(t *testing.T, files fileClient, path string, offset, length uint64) string {
+	t.Helper()
+	stream, err := files.DownloadFile(testContext(t), &execwirev1.DownloadFileRequest{Path: path, Offset: offset, Length: proto.Uint64(length)})
+	var got []byte
+	for err == nil {
+		var m *execwirev1.DownloadFileResponse
+		m, err = stream.Recv()
+		got = append(got, m.GetData()...)
+	}
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	return string(got)
+}
