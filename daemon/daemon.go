@@ -159,6 +159,8 @@ func limits(cfg config.Config) server.Limits {
 		StdinQueue:      int(cfg.StdinQueue),
 		Message:         int(cfg.Message),
 		ReadFile:        int(cfg.ReadFile),
+		UploadRetention: time.Duration(cfg.UploadRetention),
+		Uploads:         int(cfg.Uploads),
 		DefaultGrace:    time.Duration(cfg.DefaultGrace),
 		MaxGrace:        time.Duration(cfg.MaxGrace),
 		ClosedRetention: time.Duration(cfg.ClosedRetention),

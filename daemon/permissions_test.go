@@ -55,6 +55,7 @@ var permissions = map[string]string{
 	"/execwire.v1.FileSystemService/CanonicalizePath": "read_files",
 	"/execwire.v1.FileSystemService/WriteFile":        "write_files",
 	"/execwire.v1.FileSystemService/UploadFile":       "write_files",
+	"/execwire.v1.FileSystemService/GetUpload":        "write_files",
 	"/execwire.v1.FileSystemService/CreateDirectory":  "write_files",
 	"/execwire.v1.FileSystemService/RemovePath":       "write_files",
 	"/execwire.v1.FileSystemService/CopyPath":         "write_files",

@@ -53,6 +53,7 @@ var needs = map[string]need{
 	execwirev1.FileSystemService_CanonicalizePath_FullMethodName: {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_WriteFile_FullMethodName:        {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_UploadFile_FullMethodName:       {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_GetUpload_FullMethodName:        {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_CreateDirectory_FullMethodName:  {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_RemovePath_FullMethodName:       {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_CopyPath_FullMethodName:         {permission: auth.WriteFiles},

@@ -78,6 +78,7 @@ func toMetadata(m fsops.Metadata) *execwirev1.FileMetadata {
 		AccessTime: toTime(m.AccessTime),
 		ChangeTime: toTime(m.ChangeTime),
 		BirthTime:  toTime(m.BirthTime),
+		Version:    m.Version(),
 	}
 }
 

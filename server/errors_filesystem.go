@@ -15,23 +15,33 @@ import (
 
 // fileErrors translates the kinds of package fsops; a test proves it complete.
 var fileErrors = map[fsops.Kind]translation{
-	fsops.Failed:            {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_FILE_SYSTEM_FAILED},
-	fsops.InvalidPath:       {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-	fsops.NotFound:          {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND},
-	fsops.AlreadyExists:     {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS},
-	fsops.NotADirectory:     {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY},
-	fsops.IsADirectory:      {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY},
-	fsops.DirectoryNotEmpty: {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY},
-	fsops.NotRegular:        {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE},
-	fsops.TooLarge:          {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE},
-	fsops.SymlinkLoop:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SYMLINK_LOOP},
-	fsops.ReadOnly:          {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM},
-	fsops.NoSpace:           {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_NO_SPACE},
-	fsops.PermissionDenied:  {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED},
-	fsops.CopyIntoItself:    {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_COPY_INTO_ITSELF},
-	fsops.TreeTooDeep:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_TREE_TOO_DEEP},
-	fsops.InvalidPattern:    {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-	fsops.Exhausted:         {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_SYSTEM_LIMIT},
+	fsops.Failed:              {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_FILE_SYSTEM_FAILED},
+	fsops.InvalidPath:         {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	fsops.NotFound:            {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND},
+	fsops.AlreadyExists:       {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS},
+	fsops.NotADirectory:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY},
+	fsops.IsADirectory:        {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY},
+	fsops.DirectoryNotEmpty:   {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY},
+	fsops.NotRegular:          {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE},
+	fsops.TooLarge:            {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE},
+	fsops.SymlinkLoop:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SYMLINK_LOOP},
+	fsops.ReadOnly:            {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM},
+	fsops.NoSpace:             {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_NO_SPACE},
+	fsops.PermissionDenied:    {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED},
+	fsops.CopyIntoItself:      {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_COPY_INTO_ITSELF},
+	fsops.TreeTooDeep:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_TREE_TOO_DEEP},
+	fsops.InvalidPattern:      {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	fsops.CrossDevice:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_CROSS_DEVICE},
+	fsops.DigestMismatch:      {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_DIGEST_MISMATCH},
+	fsops.ContentNotMatched:   {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_CONTENT_NOT_MATCHED},
+	fsops.Changed:             {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_FILE_CHANGED},
+	fsops.UploadNotFound:      {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND},
+	fsops.UploadOtherPath:     {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	fsops.UploadOffsetInvalid: {codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_OFFSET_INVALID},
+	fsops.UploadTakenOver:     {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_TAKEN_OVER},
+	fsops.TooManyUploads:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS},
+	fsops.MountPoint:          {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_MOUNT_POINT},
+	fsops.Exhausted:           {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_SYSTEM_LIMIT},
 }
 
 func fromFiles(err *fsops.Error) error {
@@ -54,6 +64,16 @@ func fromFiles(err *fsops.Error) error {
 			{Subject: "read_file_bytes", Description: "at most " + limit + " bytes in one message; use DownloadFile"}}})
 	case fsops.TreeTooDeep:
 		metadata["limit"] = limit
+	case fsops.UploadOffsetInvalid:
+		metadata["received_bytes"] = limit
+	case fsops.UploadOtherPath:
+		const field = "head.path"
+		metadata["field"] = field
+		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: text}}})
+	case fsops.TooManyUploads:
+		metadata["limit"] = limit
+		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
+			{Subject: "uploads_per_principal", Description: "at most " + limit + " unfinished uploads"}}})
 	}
 	return failure(t.code, t.reason, metadata, text, details...)
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
@@ -82,56 +81,6 @@ func (p *pieces) next() []byte {
 		*piece = make([]byte, p.size)
 	}
 	return *piece
-}
-
-// UploadFile implements the RPC.
-func (s *fileSystemService) UploadFile(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse]) error {
-	first, err := stream.Recv()
-	if err != nil {
-		if err == io.EOF {
-			return unexpectedUpload("the stream ended before it began: send a head")
-		}
-		return err
-	}
-	if first.GetHead() == nil {
-		return unexpectedUpload("the first message is not a head")
-	}
-	writer, err := fsops.Create(pathOf(first.GetHead()))
-	if err != nil {
-		return err
-	}
-	size, err := receiveFile(stream, writer)
-	if closeErr := writer.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	return stream.SendAndClose(&execwirev1.UploadFileResponse{Size: size})
-}
-
-// receiveFile writes what a client sends, up to its end.
-func receiveFile(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse], to io.Writer) (size uint64, err error) {
-	for {
-		req, err := stream.Recv()
-		if err == io.EOF {
-			return size, nil
-		}
-		if err != nil {
-			return size, err
-		}
-		if req.GetHead() != nil {
-			return size, unexpectedUpload("there was a head already: send data")
-		}
-		if _, err := to.Write(req.GetData()); err != nil {
-			return size, err
-		}
-		size += uint64(len(req.GetData()))
-	}
-}
-
-func unexpectedUpload(text string) error {
-	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, nil, text)
 }
 
 // ReadDirectory implements the RPC.

@@ -12,6 +12,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
@@ -29,6 +30,10 @@ type Limits struct {
 	Message int
 	// ReadFile is the largest file that ReadFile returns, in bytes.
 	ReadFile int
+	// UploadRetention is how long an upload is kept that nobody goes on with, and
+	// Uploads how many of them each principal may have.
+	UploadRetention time.Duration
+	Uploads         int
 	// DefaultGrace, MaxGrace and ClosedRetention are reported only; the session
 	// registry enforces them.
 	DefaultGrace, MaxGrace, ClosedRetention time.Duration
@@ -83,6 +88,7 @@ type Config struct {
 // concurrently.
 type Server struct {
 	cfg       Config
+	uploads   *fsops.Uploads
 	receivers sync.WaitGroup // goroutines that outlive their handler by a moment
 }
 
@@ -91,7 +97,7 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg}
+	return &Server{cfg: cfg, uploads: fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads)}
 }
 
 // Register adds the services to a gRPC server or an in-process channel.
@@ -103,6 +109,9 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	execwirev1.RegisterEnvironmentServiceServer(r, &environmentService{server: s})
 }
 
-// Close waits for what handlers left behind. Call it after the gRPC server and
-// every in-process channel have stopped.
-func (s *Server) Close() { s.receivers.Wait() }
+// Close waits for what handlers left behind, and drops unfinished uploads. Call it
+// after the gRPC server and every in-process channel have stopped.
+func (s *Server) Close() {
+	s.receivers.Wait()
+	s.uploads.Close()
+}

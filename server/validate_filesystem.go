@@ -30,9 +30,17 @@ func validateFiles(m proto.Message) (err error, handled bool) {
 		return validateFileSandbox("", m), true
 	case *execwirev1.UploadFileRequest:
 		return validateUpload(m), true
+	case *execwirev1.GetUploadRequest:
+		if m.GetUploadId() == "" {
+			return invalidField("upload_id", "is empty: name the upload"), true
+		}
+		return validateLength("upload_id", m.GetUploadId(), MaxUploadIDBytes), true
 	case *execwirev1.DownloadFileRequest:
 		if m.GetOffset() > math.MaxInt64 {
 			return invalidField("offset", fmt.Sprintf("is %d: use at most %d", m.GetOffset(), math.MaxInt64)), true
+		}
+		if err := validateLength("if_version", m.GetIfVersion(), maxVersionBytes); err != nil {
+			return err, true
 		}
 	}
 	file, ok := m.(fileReference)
@@ -40,20 +48,6 @@ func validateFiles(m proto.Message) (err error, handled bool) {
 		return nil, false
 	}
 	return validateFile("", file), true
-}
-
-func validateUpload(m *execwirev1.UploadFileRequest) error {
-	if m.GetMessage() == nil {
-		return invalidField("message", "is missing: send a head, then data")
-	}
-	head := m.GetHead()
-	if head == nil {
-		return nil
-	}
-	if mode := head.GetMode(); mode != execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE {
-		return invalidField("head.mode", fmt.Sprintf("cannot be %d: use %d, in place", mode, execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE))
-	}
-	return validateFile("head.", head)
 }
 
 // validateFile checks what every request about one path has.

@@ -50,6 +50,10 @@ type Config struct {
 	Message Bytes `name:"message_bytes" default:"4MiB" unit:"bytes" min:"4MiB" max:"64MiB" help:"The largest message the server takes."`
 	// ReadFile bounds the files that are read in one message.
 	ReadFile Bytes `name:"read_file_bytes" default:"3MiB" unit:"bytes" min:"64KiB" max:"60MiB" help:"The largest file that ReadFile returns, in one message: clients of gRPC take 4MiB unless they are told otherwise. Larger ones are downloaded as a stream."`
+	// UploadRetention is how long unfinished uploads stay.
+	UploadRetention Duration `name:"upload_retention" default:"10m" unit:"duration" min:"1s" max:"24h" help:"How long what was received of an upload is kept after its stream was cut, so that another one can go on with it. Its space on the disk is taken for that long."`
+	// Uploads bounds those of one principal.
+	Uploads Count `name:"uploads_per_principal" default:"64" unit:"uploads" min:"1" max:"10000" help:"Unfinished uploads of one principal that can be gone on with. Each has two files open."`
 	// Connections bounds the connections of one listener.
 	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one is closed at once, or takes the place of the oldest that nobody was let in on, where somebody has to be: with TLS, with a table of principals, or for websockets with ws_auth."`
 	// Streams bounds the calls of one connection.

@@ -13,43 +13,63 @@ type Kind uint8
 
 // The kinds of errors. There is no zero kind.
 const (
-	Failed            Kind = iota + 1 // the system refused in a way without a kind of its own
-	InvalidPath                       // relative, empty, or with a NUL
-	NotFound                          // the path or a part of it does not exist
-	AlreadyExists                     // the path exists
-	NotADirectory                     // the path or a part of it is something else
-	IsADirectory                      // the path is a directory
-	DirectoryNotEmpty                 // the directory has something in it
-	NotRegular                        // a FIFO, socket or device
-	TooLarge                          // the file exceeds Error.Limit bytes
-	SymlinkLoop                       // too many links
-	ReadOnly                          // the file system is read-only
-	NoSpace                           // the file system or the quota is full
-	PermissionDenied                  // the system forbids it
-	CopyIntoItself                    // the destination is the source or below it
-	TreeTooDeep                       // directories nested deeper than Error.Limit
-	InvalidPattern                    // a malformed pattern of paths, or too many of them
-	Exhausted                         // out of descriptors or memory: may pass
+	Failed              Kind = iota + 1 // the system refused in a way without a kind of its own
+	InvalidPath                         // relative, empty, or with a NUL
+	NotFound                            // the path or a part of it does not exist
+	AlreadyExists                       // the path exists
+	NotADirectory                       // the path or a part of it is something else
+	IsADirectory                        // the path is a directory
+	DirectoryNotEmpty                   // the directory has something in it
+	NotRegular                          // a FIFO, socket or device
+	TooLarge                            // the file exceeds Error.Limit bytes
+	SymlinkLoop                         // too many links
+	ReadOnly                            // the file system is read-only
+	NoSpace                             // the file system or the quota is full
+	PermissionDenied                    // the system forbids it
+	CopyIntoItself                      // the destination is the source or below it
+	TreeTooDeep                         // directories nested deeper than Error.Limit
+	InvalidPattern                      // a malformed pattern of paths, or too many of them
+	CrossDevice                         // the paths are of two file systems
+	DigestMismatch                      // what came is not what was announced
+	ContentNotMatched                   // the file has not the content that was to be replaced
+	Changed                             // the file has another version
+	UploadNotFound                      // no such upload
+	UploadOtherPath                     // the upload is for another path
+	UploadOffsetInvalid                 // the upload has received Error.Limit bytes only
+	UploadTakenOver                     // another stream goes on with the upload
+	TooManyUploads                      // of one owner, as many as Error.Limit
+	MountPoint                          // the root of a mounted file system
+	Exhausted                           // out of descriptors or memory: may pass
 )
 
 var kindNames = map[Kind]string{
-	Failed:            "failed",
-	InvalidPath:       "invalid path",
-	NotFound:          "not found",
-	AlreadyExists:     "already exists",
-	NotADirectory:     "not a directory",
-	IsADirectory:      "is a directory",
-	DirectoryNotEmpty: "directory not empty",
-	NotRegular:        "not a regular file",
-	TooLarge:          "too large",
-	SymlinkLoop:       "symlink loop",
-	ReadOnly:          "read-only",
-	NoSpace:           "no space",
-	PermissionDenied:  "permission denied",
-	CopyIntoItself:    "copy into itself",
-	TreeTooDeep:       "tree too deep",
-	InvalidPattern:    "invalid pattern",
-	Exhausted:         "exhausted",
+	Failed:              "failed",
+	InvalidPath:         "invalid path",
+	NotFound:            "not found",
+	AlreadyExists:       "already exists",
+	NotADirectory:       "not a directory",
+	IsADirectory:        "is a directory",
+	DirectoryNotEmpty:   "directory not empty",
+	NotRegular:          "not a regular file",
+	TooLarge:            "too large",
+	SymlinkLoop:         "symlink loop",
+	ReadOnly:            "read-only",
+	NoSpace:             "no space",
+	PermissionDenied:    "permission denied",
+	CopyIntoItself:      "copy into itself",
+	TreeTooDeep:         "tree too deep",
+	InvalidPattern:      "invalid pattern",
+	CrossDevice:         "cross device",
+	DigestMismatch:      "digest mismatch",
+	ContentNotMatched:   "content not matched",
+	Changed:             "changed",
+	UploadNotFound:      "upload not found",
+	UploadOtherPath:     "upload for another path",
+	UploadOffsetInvalid: "upload offset invalid",
+	UploadTakenOver:     "upload taken over",
+	TooManyUploads:      "too many uploads",
+	MountPoint:          "mount point",
+	Exhausted:           "exhausted",
 }
 
 // Kinds returns every kind, so that a table that maps them can be checked for
@@ -82,6 +102,7 @@ var kinds = map[syscall.Errno]Kind{
 	unix.EDQUOT:    NoSpace,
 	unix.EACCES:    PermissionDenied,
 	unix.EPERM:     PermissionDenied,
+	unix.EXDEV:     CrossDevice,
 	unix.EMFILE:    Exhausted,
 	unix.ENFILE:    Exhausted,
 	unix.ENOMEM:    Exhausted,
@@ -96,7 +117,8 @@ type Error struct {
 	Path string
 	// Errno is what the kernel said, or 0 where we refused before it could.
 	Errno syscall.Errno
-	// Limit is what was exceeded: bytes of TooLarge, directories of TreeTooDeep.
+	// Limit is what was exceeded: bytes of TooLarge and UploadOffsetInvalid,
+	// directories of TreeTooDeep, uploads of TooManyUploads.
 	Limit int64
 	// Err says what is wrong, and how to mend it.
 	Err error

@@ -1,6 +1,7 @@
 package fsops
 
 import (
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -94,6 +95,21 @@ func statAt(dir descriptor, name string, flags int) (Metadata, error) {
 		m.BirthTime = timeOf(st.Btime)
 	}
 	return m, nil
+}
+
+// Version returns a text that stays the same while neither the content nor the
+// metadata of the file changes, as far as the system can tell: it is made of its
+// device, inode, size and times of change, and file systems have clocks of some
+// milliseconds.
+func (m Metadata) Version() string {
+	text := make([]byte, 0, 64)
+	for i, n := range []uint64{m.identity.device, m.identity.inode, uint64(m.Size), uint64(m.ChangeTime.UnixNano()), uint64(m.ModifyTime.UnixNano())} {
+		if i > 0 {
+			text = append(text, '-')
+		}
+		text = strconv.AppendUint(text, n, 36)
+	}
+	return string(text)
 }
 
 func timeOf(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }

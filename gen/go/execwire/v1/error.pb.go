@@ -203,6 +203,24 @@ const (
 	// Directories are nested deeper than the server copies; metadata "limit" says
 	// how deep that is. Copy a part at a time. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_TREE_TOO_DEEP ErrorReason = 72
+	// The two paths are not on one file system, or not below one mount. Copy and
+	// remove instead. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_CROSS_DEVICE ErrorReason = 74
+	// What was received of a file has not the SHA-256 that was announced. It was
+	// dropped, and what was there stays. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_DIGEST_MISMATCH ErrorReason = 75
+	// The file has not the content that the call was to replace; it stays as it is.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_CONTENT_NOT_MATCHED ErrorReason = 76
+	// The upload is not there: it was completed or dropped, or never began. Begin
+	// it anew. NOT_FOUND.
+	ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND ErrorReason = 77
+	// An upload cannot go on from an offset that it has not reached; metadata
+	// "received_bytes" says from where it can at most. OUT_OF_RANGE.
+	ErrorReason_ERROR_REASON_UPLOAD_OFFSET_INVALID ErrorReason = 78
+	// The file is not the version that was asked for, or was changed while it was
+	// read. ABORTED.
+	ErrorReason_ERROR_REASON_FILE_CHANGED ErrorReason = 79
 	// Requests over HTTP are switched off on this server. UNIMPLEMENTED.
 	ErrorReason_ERROR_REASON_HTTP_DISABLED ErrorReason = 80
 	// The request, or a redirect of it, leads to an address that must not be reached
@@ -233,6 +251,15 @@ const (
 	// The session has as many handles as it may; metadata "limit" says how many.
 	// Close one. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_FILE_HANDLES ErrorReason = 92
+	// The principal has as many unfinished uploads as it may have; metadata "limit"
+	// says how many. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS ErrorReason = 93
+	// What was to be removed is, or has in it, the root of a mounted file system,
+	// whose content is not touched. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_MOUNT_POINT ErrorReason = 96
+	// Another stream goes on with the upload; this one has ended and should not be
+	// resumed. ABORTED.
+	ErrorReason_ERROR_REASON_UPLOAD_TAKEN_OVER ErrorReason = 97
 )
 
 // Enum value maps for ErrorReason.
@@ -296,6 +323,12 @@ var (
 		70: "ERROR_REASON_COPY_INTO_ITSELF",
 		71: "ERROR_REASON_FILE_SYSTEM_FAILED",
 		72: "ERROR_REASON_TREE_TOO_DEEP",
+		74: "ERROR_REASON_CROSS_DEVICE",
+		75: "ERROR_REASON_DIGEST_MISMATCH",
+		76: "ERROR_REASON_CONTENT_NOT_MATCHED",
+		77: "ERROR_REASON_UPLOAD_NOT_FOUND",
+		78: "ERROR_REASON_UPLOAD_OFFSET_INVALID",
+		79: "ERROR_REASON_FILE_CHANGED",
 		80: "ERROR_REASON_HTTP_DISABLED",
 		81: "ERROR_REASON_HTTP_ADDRESS_REFUSED",
 		82: "ERROR_REASON_HTTP_FAILED",
@@ -306,6 +339,9 @@ var (
 		90: "ERROR_REASON_FILE_HANDLE_NOT_FOUND",
 		91: "ERROR_REASON_FILE_HANDLE_ALREADY_EXISTS",
 		92: "ERROR_REASON_TOO_MANY_FILE_HANDLES",
+		93: "ERROR_REASON_TOO_MANY_UPLOADS",
+		96: "ERROR_REASON_MOUNT_POINT",
+		97: "ERROR_REASON_UPLOAD_TAKEN_OVER",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                0,
@@ -366,6 +402,12 @@ var (
 		"ERROR_REASON_COPY_INTO_ITSELF":           70,
 		"ERROR_REASON_FILE_SYSTEM_FAILED":         71,
 		"ERROR_REASON_TREE_TOO_DEEP":              72,
+		"ERROR_REASON_CROSS_DEVICE":               74,
+		"ERROR_REASON_DIGEST_MISMATCH":            75,
+		"ERROR_REASON_CONTENT_NOT_MATCHED":        76,
+		"ERROR_REASON_UPLOAD_NOT_FOUND":           77,
+		"ERROR_REASON_UPLOAD_OFFSET_INVALID":      78,
+		"ERROR_REASON_FILE_CHANGED":               79,
 		"ERROR_REASON_HTTP_DISABLED":              80,
 		"ERROR_REASON_HTTP_ADDRESS_REFUSED":       81,
 		"ERROR_REASON_HTTP_FAILED":                82,
@@ -376,6 +418,9 @@ var (
 		"ERROR_REASON_FILE_HANDLE_NOT_FOUND":      90,
 		"ERROR_REASON_FILE_HANDLE_ALREADY_EXISTS": 91,
 		"ERROR_REASON_TOO_MANY_FILE_HANDLES":      92,
+		"ERROR_REASON_TOO_MANY_UPLOADS":           93,
+		"ERROR_REASON_MOUNT_POINT":                96,
+		"ERROR_REASON_UPLOAD_TAKEN_OVER":          97,
 	}
 )
 
@@ -410,7 +455,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xfd\x12\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xb3\x15\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -470,7 +515,13 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x15ERROR_REASON_NO_SPACE\x10E\x12!\n" +
 	"\x1dERROR_REASON_COPY_INTO_ITSELF\x10F\x12#\n" +
 	"\x1fERROR_REASON_FILE_SYSTEM_FAILED\x10G\x12\x1e\n" +
-	"\x1aERROR_REASON_TREE_TOO_DEEP\x10H\x12\x1e\n" +
+	"\x1aERROR_REASON_TREE_TOO_DEEP\x10H\x12\x1d\n" +
+	"\x19ERROR_REASON_CROSS_DEVICE\x10J\x12 \n" +
+	"\x1cERROR_REASON_DIGEST_MISMATCH\x10K\x12$\n" +
+	" ERROR_REASON_CONTENT_NOT_MATCHED\x10L\x12!\n" +
+	"\x1dERROR_REASON_UPLOAD_NOT_FOUND\x10M\x12&\n" +
+	"\"ERROR_REASON_UPLOAD_OFFSET_INVALID\x10N\x12\x1d\n" +
+	"\x19ERROR_REASON_FILE_CHANGED\x10O\x12\x1e\n" +
 	"\x1aERROR_REASON_HTTP_DISABLED\x10P\x12%\n" +
 	"!ERROR_REASON_HTTP_ADDRESS_REFUSED\x10Q\x12\x1c\n" +
 	"\x18ERROR_REASON_HTTP_FAILED\x10R\x12!\n" +
@@ -480,7 +531,10 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"#ERROR_REASON_TOO_MANY_HTTP_REQUESTS\x10V\x12&\n" +
 	"\"ERROR_REASON_FILE_HANDLE_NOT_FOUND\x10Z\x12+\n" +
 	"'ERROR_REASON_FILE_HANDLE_ALREADY_EXISTS\x10[\x12&\n" +
-	"\"ERROR_REASON_TOO_MANY_FILE_HANDLES\x10\\B\xa6\x01\n" +
+	"\"ERROR_REASON_TOO_MANY_FILE_HANDLES\x10\\\x12!\n" +
+	"\x1dERROR_REASON_TOO_MANY_UPLOADS\x10]\x12\x1c\n" +
+	"\x18ERROR_REASON_MOUNT_POINT\x10`\x12\"\n" +
+	"\x1eERROR_REASON_UPLOAD_TAKEN_OVER\x10aB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

@@ -21,55 +21,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// UploadMode says how an uploaded file is written.
-type UploadMode int32
-
-const (
-	// Malformed.
-	UploadMode_UPLOAD_MODE_UNSPECIFIED UploadMode = 0
-	// Truncated and written in place, as by WriteFile.
-	UploadMode_UPLOAD_MODE_IN_PLACE UploadMode = 1
-)
-
-// Enum value maps for UploadMode.
-var (
-	UploadMode_name = map[int32]string{
-		0: "UPLOAD_MODE_UNSPECIFIED",
-		1: "UPLOAD_MODE_IN_PLACE",
-	}
-	UploadMode_value = map[string]int32{
-		"UPLOAD_MODE_UNSPECIFIED": 0,
-		"UPLOAD_MODE_IN_PLACE":    1,
-	}
-)
-
-func (x UploadMode) Enum() *UploadMode {
-	p := new(UploadMode)
-	*p = x
-	return p
-}
-
-func (x UploadMode) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (UploadMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_execwire_v1_filesystem_proto_enumTypes[0].Descriptor()
-}
-
-func (UploadMode) Type() protoreflect.EnumType {
-	return &file_execwire_v1_filesystem_proto_enumTypes[0]
-}
-
-func (x UploadMode) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use UploadMode.Descriptor instead.
-func (UploadMode) EnumDescriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{0}
-}
-
 // ReadFileRequest asks for a whole file.
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -189,224 +140,6 @@ func (x *ReadFileResponse) GetMetadata() *FileMetadata {
 	return nil
 }
 
-// DownloadFileRequest asks for a file or a part of it.
-type DownloadFileRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The file, an absolute path.
-	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// The file, if its path is not UTF-8.
-	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
-	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Where to begin, in bytes from the start. At or after the end there is no
-	// data. More than 2^63-1 is INVALID_FIELD.
-	Offset uint64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
-	// How many bytes to send at most. Absent means up to the end; 0 sends the head
-	// alone.
-	Length        *uint64 `protobuf:"varint,5,opt,name=length,proto3,oneof" json:"length,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DownloadFileRequest) Reset() {
-	*x = DownloadFileRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DownloadFileRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DownloadFileRequest) ProtoMessage() {}
-
-func (x *DownloadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DownloadFileRequest.ProtoReflect.Descriptor instead.
-func (*DownloadFileRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *DownloadFileRequest) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *DownloadFileRequest) GetRawPath() []byte {
-	if x != nil {
-		return x.RawPath
-	}
-	return nil
-}
-
-func (x *DownloadFileRequest) GetSandbox() *SandboxPolicy {
-	if x != nil {
-		return x.Sandbox
-	}
-	return nil
-}
-
-func (x *DownloadFileRequest) GetOffset() uint64 {
-	if x != nil {
-		return x.Offset
-	}
-	return 0
-}
-
-func (x *DownloadFileRequest) GetLength() uint64 {
-	if x != nil && x.Length != nil {
-		return *x.Length
-	}
-	return 0
-}
-
-// DownloadFileResponse is a part of a file that is downloaded.
-type DownloadFileResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What part it is.
-	//
-	// Types that are valid to be assigned to Message:
-	//
-	//	*DownloadFileResponse_Head
-	//	*DownloadFileResponse_Data
-	Message       isDownloadFileResponse_Message `protobuf_oneof:"message"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DownloadFileResponse) Reset() {
-	*x = DownloadFileResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DownloadFileResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DownloadFileResponse) ProtoMessage() {}
-
-func (x *DownloadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DownloadFileResponse.ProtoReflect.Descriptor instead.
-func (*DownloadFileResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *DownloadFileResponse) GetMessage() isDownloadFileResponse_Message {
-	if x != nil {
-		return x.Message
-	}
-	return nil
-}
-
-func (x *DownloadFileResponse) GetHead() *DownloadHead {
-	if x != nil {
-		if x, ok := x.Message.(*DownloadFileResponse_Head); ok {
-			return x.Head
-		}
-	}
-	return nil
-}
-
-func (x *DownloadFileResponse) GetData() []byte {
-	if x != nil {
-		if x, ok := x.Message.(*DownloadFileResponse_Data); ok {
-			return x.Data
-		}
-	}
-	return nil
-}
-
-type isDownloadFileResponse_Message interface {
-	isDownloadFileResponse_Message()
-}
-
-type DownloadFileResponse_Head struct {
-	// What the file is; first and only first.
-	Head *DownloadHead `protobuf:"bytes,1,opt,name=head,proto3,oneof"`
-}
-
-type DownloadFileResponse_Data struct {
-	// The bytes that follow those of the message before. Never empty.
-	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
-}
-
-func (*DownloadFileResponse_Head) isDownloadFileResponse_Message() {}
-
-func (*DownloadFileResponse_Data) isDownloadFileResponse_Message() {}
-
-// DownloadHead is the beginning of a download.
-type DownloadHead struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The metadata of the file, from when it was opened. The data can be more or
-	// less than the size, if the file changes or is one of /proc.
-	Metadata      *FileMetadata `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DownloadHead) Reset() {
-	*x = DownloadHead{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DownloadHead) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DownloadHead) ProtoMessage() {}
-
-func (x *DownloadHead) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DownloadHead.ProtoReflect.Descriptor instead.
-func (*DownloadHead) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *DownloadHead) GetMetadata() *FileMetadata {
-	if x != nil {
-		return x.Metadata
-	}
-	return nil
-}
-
 // WriteFileRequest gives a file its content.
 type WriteFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -424,7 +157,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[5]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +169,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[5]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +182,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{5}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -489,7 +222,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[6]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +234,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[6]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,213 +247,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{6}
-}
-
-// UploadFileRequest is a part of a file that is uploaded.
-type UploadFileRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What part it is. Unset is malformed.
-	//
-	// Types that are valid to be assigned to Message:
-	//
-	//	*UploadFileRequest_Head
-	//	*UploadFileRequest_Data
-	Message       isUploadFileRequest_Message `protobuf_oneof:"message"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UploadFileRequest) Reset() {
-	*x = UploadFileRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UploadFileRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UploadFileRequest) ProtoMessage() {}
-
-func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UploadFileRequest.ProtoReflect.Descriptor instead.
-func (*UploadFileRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *UploadFileRequest) GetMessage() isUploadFileRequest_Message {
-	if x != nil {
-		return x.Message
-	}
-	return nil
-}
-
-func (x *UploadFileRequest) GetHead() *UploadHead {
-	if x != nil {
-		if x, ok := x.Message.(*UploadFileRequest_Head); ok {
-			return x.Head
-		}
-	}
-	return nil
-}
-
-func (x *UploadFileRequest) GetData() []byte {
-	if x != nil {
-		if x, ok := x.Message.(*UploadFileRequest_Data); ok {
-			return x.Data
-		}
-	}
-	return nil
-}
-
-type isUploadFileRequest_Message interface {
-	isUploadFileRequest_Message()
-}
-
-type UploadFileRequest_Head struct {
-	// Which file it is; first and only first.
-	Head *UploadHead `protobuf:"bytes,1,opt,name=head,proto3,oneof"`
-}
-
-type UploadFileRequest_Data struct {
-	// The bytes that follow those of the message before. Empty changes nothing.
-	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
-}
-
-func (*UploadFileRequest_Head) isUploadFileRequest_Message() {}
-
-func (*UploadFileRequest_Data) isUploadFileRequest_Message() {}
-
-// UploadHead is the beginning of an upload.
-type UploadHead struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The file, an absolute path.
-	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// The file, if its path is not UTF-8.
-	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
-	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// How the file is written. Unspecified is malformed.
-	Mode          UploadMode `protobuf:"varint,4,opt,name=mode,proto3,enum=execwire.v1.UploadMode" json:"mode,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UploadHead) Reset() {
-	*x = UploadHead{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UploadHead) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UploadHead) ProtoMessage() {}
-
-func (x *UploadHead) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UploadHead.ProtoReflect.Descriptor instead.
-func (*UploadHead) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *UploadHead) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *UploadHead) GetRawPath() []byte {
-	if x != nil {
-		return x.RawPath
-	}
-	return nil
-}
-
-func (x *UploadHead) GetSandbox() *SandboxPolicy {
-	if x != nil {
-		return x.Sandbox
-	}
-	return nil
-}
-
-func (x *UploadHead) GetMode() UploadMode {
-	if x != nil {
-		return x.Mode
-	}
-	return UploadMode_UPLOAD_MODE_UNSPECIFIED
-}
-
-// UploadFileResponse says that the file was written.
-type UploadFileResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many bytes were written.
-	Size          uint64 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UploadFileResponse) Reset() {
-	*x = UploadFileResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UploadFileResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UploadFileResponse) ProtoMessage() {}
-
-func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UploadFileResponse.ProtoReflect.Descriptor instead.
-func (*UploadFileResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *UploadFileResponse) GetSize() uint64 {
-	if x != nil {
-		return x.Size
-	}
-	return 0
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{3}
 }
 
 // CreateDirectoryRequest asks for a directory.
@@ -742,7 +269,7 @@ type CreateDirectoryRequest struct {
 
 func (x *CreateDirectoryRequest) Reset() {
 	*x = CreateDirectoryRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +281,7 @@ func (x *CreateDirectoryRequest) String() string {
 func (*CreateDirectoryRequest) ProtoMessage() {}
 
 func (x *CreateDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +294,7 @@ func (x *CreateDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*CreateDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{10}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateDirectoryRequest) GetPath() string {
@@ -807,7 +334,7 @@ type CreateDirectoryResponse struct {
 
 func (x *CreateDirectoryResponse) Reset() {
 	*x = CreateDirectoryResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +346,7 @@ func (x *CreateDirectoryResponse) String() string {
 func (*CreateDirectoryResponse) ProtoMessage() {}
 
 func (x *CreateDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +359,7 @@ func (x *CreateDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*CreateDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{11}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{5}
 }
 
 // GetMetadataRequest asks what a path leads to.
@@ -853,7 +380,7 @@ type GetMetadataRequest struct {
 
 func (x *GetMetadataRequest) Reset() {
 	*x = GetMetadataRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +392,7 @@ func (x *GetMetadataRequest) String() string {
 func (*GetMetadataRequest) ProtoMessage() {}
 
 func (x *GetMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +405,7 @@ func (x *GetMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetadataRequest.ProtoReflect.Descriptor instead.
 func (*GetMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{12}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetMetadataRequest) GetPath() string {
@@ -925,7 +452,7 @@ type GetMetadataResponse struct {
 
 func (x *GetMetadataResponse) Reset() {
 	*x = GetMetadataResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +464,7 @@ func (x *GetMetadataResponse) String() string {
 func (*GetMetadataResponse) ProtoMessage() {}
 
 func (x *GetMetadataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +477,7 @@ func (x *GetMetadataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetadataResponse.ProtoReflect.Descriptor instead.
 func (*GetMetadataResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{13}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetMetadataResponse) GetMetadata() *FileMetadata {
@@ -989,7 +516,7 @@ type ReadDirectoryRequest struct {
 
 func (x *ReadDirectoryRequest) Reset() {
 	*x = ReadDirectoryRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +528,7 @@ func (x *ReadDirectoryRequest) String() string {
 func (*ReadDirectoryRequest) ProtoMessage() {}
 
 func (x *ReadDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +541,7 @@ func (x *ReadDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*ReadDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{14}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReadDirectoryRequest) GetPath() string {
@@ -1049,7 +576,7 @@ type ReadDirectoryResponse struct {
 
 func (x *ReadDirectoryResponse) Reset() {
 	*x = ReadDirectoryResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +588,7 @@ func (x *ReadDirectoryResponse) String() string {
 func (*ReadDirectoryResponse) ProtoMessage() {}
 
 func (x *ReadDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +601,7 @@ func (x *ReadDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*ReadDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{15}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReadDirectoryResponse) GetEntries() []*DirectoryEntry {
@@ -1102,7 +629,7 @@ type DirectoryEntry struct {
 
 func (x *DirectoryEntry) Reset() {
 	*x = DirectoryEntry{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +641,7 @@ func (x *DirectoryEntry) String() string {
 func (*DirectoryEntry) ProtoMessage() {}
 
 func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +654,7 @@ func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryEntry.ProtoReflect.Descriptor instead.
 func (*DirectoryEntry) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{16}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DirectoryEntry) GetName() string {
@@ -1178,7 +705,7 @@ type RemovePathRequest struct {
 
 func (x *RemovePathRequest) Reset() {
 	*x = RemovePathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +717,7 @@ func (x *RemovePathRequest) String() string {
 func (*RemovePathRequest) ProtoMessage() {}
 
 func (x *RemovePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +730,7 @@ func (x *RemovePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePathRequest.ProtoReflect.Descriptor instead.
 func (*RemovePathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{17}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RemovePathRequest) GetPath() string {
@@ -1250,7 +777,7 @@ type RemovePathResponse struct {
 
 func (x *RemovePathResponse) Reset() {
 	*x = RemovePathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +789,7 @@ func (x *RemovePathResponse) String() string {
 func (*RemovePathResponse) ProtoMessage() {}
 
 func (x *RemovePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +802,7 @@ func (x *RemovePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePathResponse.ProtoReflect.Descriptor instead.
 func (*RemovePathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{18}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{12}
 }
 
 // CopyPathRequest asks for a copy.
@@ -1301,7 +828,7 @@ type CopyPathRequest struct {
 
 func (x *CopyPathRequest) Reset() {
 	*x = CopyPathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +840,7 @@ func (x *CopyPathRequest) String() string {
 func (*CopyPathRequest) ProtoMessage() {}
 
 func (x *CopyPathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +853,7 @@ func (x *CopyPathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPathRequest.ProtoReflect.Descriptor instead.
 func (*CopyPathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{19}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CopyPathRequest) GetSourcePath() string {
@@ -1383,7 +910,7 @@ type CopyPathResponse struct {
 
 func (x *CopyPathResponse) Reset() {
 	*x = CopyPathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +922,7 @@ func (x *CopyPathResponse) String() string {
 func (*CopyPathResponse) ProtoMessage() {}
 
 func (x *CopyPathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +935,7 @@ func (x *CopyPathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPathResponse.ProtoReflect.Descriptor instead.
 func (*CopyPathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{20}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CopyPathResponse) GetOmittedSpecialFiles() uint64 {
@@ -1433,7 +960,7 @@ type CanonicalizePathRequest struct {
 
 func (x *CanonicalizePathRequest) Reset() {
 	*x = CanonicalizePathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[21]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +972,7 @@ func (x *CanonicalizePathRequest) String() string {
 func (*CanonicalizePathRequest) ProtoMessage() {}
 
 func (x *CanonicalizePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[21]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +985,7 @@ func (x *CanonicalizePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanonicalizePathRequest.ProtoReflect.Descriptor instead.
 func (*CanonicalizePathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{21}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CanonicalizePathRequest) GetPath() string {
@@ -1495,7 +1022,7 @@ type CanonicalizePathResponse struct {
 
 func (x *CanonicalizePathResponse) Reset() {
 	*x = CanonicalizePathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[22]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1034,7 @@ func (x *CanonicalizePathResponse) String() string {
 func (*CanonicalizePathResponse) ProtoMessage() {}
 
 func (x *CanonicalizePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[22]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1047,7 @@ func (x *CanonicalizePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanonicalizePathResponse.ProtoReflect.Descriptor instead.
 func (*CanonicalizePathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{22}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CanonicalizePathResponse) GetPath() string {
@@ -1541,45 +1068,20 @@ var File_execwire_v1_filesystem_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
-	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
+	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"]\n" +
 	"\x10ReadFileResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x125\n" +
-	"\bmetadata\x18\x02 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\"\xba\x01\n" +
-	"\x13DownloadFileRequest\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
-	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x16\n" +
-	"\x06offset\x18\x04 \x01(\x04R\x06offset\x12\x1b\n" +
-	"\x06length\x18\x05 \x01(\x04H\x00R\x06length\x88\x01\x01B\t\n" +
-	"\a_length\"h\n" +
-	"\x14DownloadFileResponse\x12/\n" +
-	"\x04head\x18\x01 \x01(\v2\x19.execwire.v1.DownloadHeadH\x00R\x04head\x12\x14\n" +
-	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\t\n" +
-	"\amessage\"E\n" +
-	"\fDownloadHead\x125\n" +
-	"\bmetadata\x18\x01 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\"\x8b\x01\n" +
+	"\bmetadata\x18\x02 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\"\x8b\x01\n" +
 	"\x10WriteFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\"\x13\n" +
-	"\x11WriteFileResponse\"c\n" +
-	"\x11UploadFileRequest\x12-\n" +
-	"\x04head\x18\x01 \x01(\v2\x17.execwire.v1.UploadHeadH\x00R\x04head\x12\x14\n" +
-	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\t\n" +
-	"\amessage\"\x9e\x01\n" +
-	"\n" +
-	"UploadHead\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
-	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12+\n" +
-	"\x04mode\x18\x04 \x01(\x0e2\x17.execwire.v1.UploadModeR\x04mode\"(\n" +
-	"\x12UploadFileResponse\x12\x12\n" +
-	"\x04size\x18\x01 \x01(\x04R\x04size\"\x9b\x01\n" +
+	"\x11WriteFileResponse\"\x9b\x01\n" +
 	"\x16CreateDirectoryRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -1631,17 +1133,14 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"I\n" +
 	"\x18CanonicalizePathResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath*C\n" +
-	"\n" +
-	"UploadMode\x12\x1b\n" +
-	"\x17UPLOAD_MODE_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14UPLOAD_MODE_IN_PLACE\x10\x012\x83\t\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath2\xcf\t\n" +
 	"\x11FileSystemService\x12G\n" +
 	"\bReadFile\x12\x1c.execwire.v1.ReadFileRequest\x1a\x1d.execwire.v1.ReadFileResponse\x12U\n" +
 	"\fDownloadFile\x12 .execwire.v1.DownloadFileRequest\x1a!.execwire.v1.DownloadFileResponse0\x01\x12J\n" +
 	"\tWriteFile\x12\x1d.execwire.v1.WriteFileRequest\x1a\x1e.execwire.v1.WriteFileResponse\x12O\n" +
 	"\n" +
-	"UploadFile\x12\x1e.execwire.v1.UploadFileRequest\x1a\x1f.execwire.v1.UploadFileResponse(\x01\x12\\\n" +
+	"UploadFile\x12\x1e.execwire.v1.UploadFileRequest\x1a\x1f.execwire.v1.UploadFileResponse(\x01\x12J\n" +
+	"\tGetUpload\x12\x1d.execwire.v1.GetUploadRequest\x1a\x1e.execwire.v1.GetUploadResponse\x12\\\n" +
 	"\x0fCreateDirectory\x12#.execwire.v1.CreateDirectoryRequest\x1a$.execwire.v1.CreateDirectoryResponse\x12P\n" +
 	"\vGetMetadata\x12\x1f.execwire.v1.GetMetadataRequest\x1a .execwire.v1.GetMetadataResponse\x12X\n" +
 	"\rReadDirectory\x12!.execwire.v1.ReadDirectoryRequest\x1a\".execwire.v1.ReadDirectoryResponse0\x01\x12M\n" +
@@ -1668,98 +1167,92 @@ func file_execwire_v1_filesystem_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_filesystem_proto_rawDescData
 }
 
-var file_execwire_v1_filesystem_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_execwire_v1_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_execwire_v1_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_execwire_v1_filesystem_proto_goTypes = []any{
-	(UploadMode)(0),                  // 0: execwire.v1.UploadMode
-	(*ReadFileRequest)(nil),          // 1: execwire.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),         // 2: execwire.v1.ReadFileResponse
-	(*DownloadFileRequest)(nil),      // 3: execwire.v1.DownloadFileRequest
-	(*DownloadFileResponse)(nil),     // 4: execwire.v1.DownloadFileResponse
-	(*DownloadHead)(nil),             // 5: execwire.v1.DownloadHead
-	(*WriteFileRequest)(nil),         // 6: execwire.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),        // 7: execwire.v1.WriteFileResponse
-	(*UploadFileRequest)(nil),        // 8: execwire.v1.UploadFileRequest
-	(*UploadHead)(nil),               // 9: execwire.v1.UploadHead
-	(*UploadFileResponse)(nil),       // 10: execwire.v1.UploadFileResponse
-	(*CreateDirectoryRequest)(nil),   // 11: execwire.v1.CreateDirectoryRequest
-	(*CreateDirectoryResponse)(nil),  // 12: execwire.v1.CreateDirectoryResponse
-	(*GetMetadataRequest)(nil),       // 13: execwire.v1.GetMetadataRequest
-	(*GetMetadataResponse)(nil),      // 14: execwire.v1.GetMetadataResponse
-	(*ReadDirectoryRequest)(nil),     // 15: execwire.v1.ReadDirectoryRequest
-	(*ReadDirectoryResponse)(nil),    // 16: execwire.v1.ReadDirectoryResponse
-	(*DirectoryEntry)(nil),           // 17: execwire.v1.DirectoryEntry
-	(*RemovePathRequest)(nil),        // 18: execwire.v1.RemovePathRequest
-	(*RemovePathResponse)(nil),       // 19: execwire.v1.RemovePathResponse
-	(*CopyPathRequest)(nil),          // 20: execwire.v1.CopyPathRequest
-	(*CopyPathResponse)(nil),         // 21: execwire.v1.CopyPathResponse
-	(*CanonicalizePathRequest)(nil),  // 22: execwire.v1.CanonicalizePathRequest
-	(*CanonicalizePathResponse)(nil), // 23: execwire.v1.CanonicalizePathResponse
-	(*SandboxPolicy)(nil),            // 24: execwire.v1.SandboxPolicy
-	(*FileMetadata)(nil),             // 25: execwire.v1.FileMetadata
-	(FileType)(0),                    // 26: execwire.v1.FileType
-	(*OpenFileRequest)(nil),          // 27: execwire.v1.OpenFileRequest
-	(*ReadBlockRequest)(nil),         // 28: execwire.v1.ReadBlockRequest
-	(*WriteBlockRequest)(nil),        // 29: execwire.v1.WriteBlockRequest
-	(*CloseFileRequest)(nil),         // 30: execwire.v1.CloseFileRequest
-	(*OpenFileResponse)(nil),         // 31: execwire.v1.OpenFileResponse
-	(*ReadBlockResponse)(nil),        // 32: execwire.v1.ReadBlockResponse
-	(*WriteBlockResponse)(nil),       // 33: execwire.v1.WriteBlockResponse
-	(*CloseFileResponse)(nil),        // 34: execwire.v1.CloseFileResponse
+	(*ReadFileRequest)(nil),          // 0: execwire.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),         // 1: execwire.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),         // 2: execwire.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),        // 3: execwire.v1.WriteFileResponse
+	(*CreateDirectoryRequest)(nil),   // 4: execwire.v1.CreateDirectoryRequest
+	(*CreateDirectoryResponse)(nil),  // 5: execwire.v1.CreateDirectoryResponse
+	(*GetMetadataRequest)(nil),       // 6: execwire.v1.GetMetadataRequest
+	(*GetMetadataResponse)(nil),      // 7: execwire.v1.GetMetadataResponse
+	(*ReadDirectoryRequest)(nil),     // 8: execwire.v1.ReadDirectoryRequest
+	(*ReadDirectoryResponse)(nil),    // 9: execwire.v1.ReadDirectoryResponse
+	(*DirectoryEntry)(nil),           // 10: execwire.v1.DirectoryEntry
+	(*RemovePathRequest)(nil),        // 11: execwire.v1.RemovePathRequest
+	(*RemovePathResponse)(nil),       // 12: execwire.v1.RemovePathResponse
+	(*CopyPathRequest)(nil),          // 13: execwire.v1.CopyPathRequest
+	(*CopyPathResponse)(nil),         // 14: execwire.v1.CopyPathResponse
+	(*CanonicalizePathRequest)(nil),  // 15: execwire.v1.CanonicalizePathRequest
+	(*CanonicalizePathResponse)(nil), // 16: execwire.v1.CanonicalizePathResponse
+	(*SandboxPolicy)(nil),            // 17: execwire.v1.SandboxPolicy
+	(*FileMetadata)(nil),             // 18: execwire.v1.FileMetadata
+	(FileType)(0),                    // 19: execwire.v1.FileType
+	(*DownloadFileRequest)(nil),      // 20: execwire.v1.DownloadFileRequest
+	(*UploadFileRequest)(nil),        // 21: execwire.v1.UploadFileRequest
+	(*GetUploadRequest)(nil),         // 22: execwire.v1.GetUploadRequest
+	(*OpenFileRequest)(nil),          // 23: execwire.v1.OpenFileRequest
+	(*ReadBlockRequest)(nil),         // 24: execwire.v1.ReadBlockRequest
+	(*WriteBlockRequest)(nil),        // 25: execwire.v1.WriteBlockRequest
+	(*CloseFileRequest)(nil),         // 26: execwire.v1.CloseFileRequest
+	(*DownloadFileResponse)(nil),     // 27: execwire.v1.DownloadFileResponse
+	(*UploadFileResponse)(nil),       // 28: execwire.v1.UploadFileResponse
+	(*GetUploadResponse)(nil),        // 29: execwire.v1.GetUploadResponse
+	(*OpenFileResponse)(nil),         // 30: execwire.v1.OpenFileResponse
+	(*ReadBlockResponse)(nil),        // 31: execwire.v1.ReadBlockResponse
+	(*WriteBlockResponse)(nil),       // 32: execwire.v1.WriteBlockResponse
+	(*CloseFileResponse)(nil),        // 33: execwire.v1.CloseFileResponse
 }
 var file_execwire_v1_filesystem_proto_depIdxs = []int32{
-	24, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	25, // 1: execwire.v1.ReadFileResponse.metadata:type_name -> execwire.v1.FileMetadata
-	24, // 2: execwire.v1.DownloadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	5,  // 3: execwire.v1.DownloadFileResponse.head:type_name -> execwire.v1.DownloadHead
-	25, // 4: execwire.v1.DownloadHead.metadata:type_name -> execwire.v1.FileMetadata
-	24, // 5: execwire.v1.WriteFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	9,  // 6: execwire.v1.UploadFileRequest.head:type_name -> execwire.v1.UploadHead
-	24, // 7: execwire.v1.UploadHead.sandbox:type_name -> execwire.v1.SandboxPolicy
-	0,  // 8: execwire.v1.UploadHead.mode:type_name -> execwire.v1.UploadMode
-	24, // 9: execwire.v1.CreateDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	24, // 10: execwire.v1.GetMetadataRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	25, // 11: execwire.v1.GetMetadataResponse.metadata:type_name -> execwire.v1.FileMetadata
-	24, // 12: execwire.v1.ReadDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	17, // 13: execwire.v1.ReadDirectoryResponse.entries:type_name -> execwire.v1.DirectoryEntry
-	26, // 14: execwire.v1.DirectoryEntry.type:type_name -> execwire.v1.FileType
-	26, // 15: execwire.v1.DirectoryEntry.target_type:type_name -> execwire.v1.FileType
-	24, // 16: execwire.v1.RemovePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	24, // 17: execwire.v1.CopyPathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	24, // 18: execwire.v1.CanonicalizePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	1,  // 19: execwire.v1.FileSystemService.ReadFile:input_type -> execwire.v1.ReadFileRequest
-	3,  // 20: execwire.v1.FileSystemService.DownloadFile:input_type -> execwire.v1.DownloadFileRequest
-	6,  // 21: execwire.v1.FileSystemService.WriteFile:input_type -> execwire.v1.WriteFileRequest
-	8,  // 22: execwire.v1.FileSystemService.UploadFile:input_type -> execwire.v1.UploadFileRequest
-	11, // 23: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
-	13, // 24: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
-	15, // 25: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
-	18, // 26: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
-	20, // 27: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
-	22, // 28: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
-	27, // 29: execwire.v1.FileSystemService.OpenFile:input_type -> execwire.v1.OpenFileRequest
-	28, // 30: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
-	29, // 31: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
-	30, // 32: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
-	2,  // 33: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
-	4,  // 34: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
-	7,  // 35: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
-	10, // 36: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
-	12, // 37: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
-	14, // 38: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
-	16, // 39: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
-	19, // 40: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
-	21, // 41: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
-	23, // 42: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
-	31, // 43: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
-	32, // 44: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
-	33, // 45: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
-	34, // 46: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
-	33, // [33:47] is the sub-list for method output_type
-	19, // [19:33] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	17, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	18, // 1: execwire.v1.ReadFileResponse.metadata:type_name -> execwire.v1.FileMetadata
+	17, // 2: execwire.v1.WriteFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	17, // 3: execwire.v1.CreateDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	17, // 4: execwire.v1.GetMetadataRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	18, // 5: execwire.v1.GetMetadataResponse.metadata:type_name -> execwire.v1.FileMetadata
+	17, // 6: execwire.v1.ReadDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	10, // 7: execwire.v1.ReadDirectoryResponse.entries:type_name -> execwire.v1.DirectoryEntry
+	19, // 8: execwire.v1.DirectoryEntry.type:type_name -> execwire.v1.FileType
+	19, // 9: execwire.v1.DirectoryEntry.target_type:type_name -> execwire.v1.FileType
+	17, // 10: execwire.v1.RemovePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	17, // 11: execwire.v1.CopyPathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	17, // 12: execwire.v1.CanonicalizePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	0,  // 13: execwire.v1.FileSystemService.ReadFile:input_type -> execwire.v1.ReadFileRequest
+	20, // 14: execwire.v1.FileSystemService.DownloadFile:input_type -> execwire.v1.DownloadFileRequest
+	2,  // 15: execwire.v1.FileSystemService.WriteFile:input_type -> execwire.v1.WriteFileRequest
+	21, // 16: execwire.v1.FileSystemService.UploadFile:input_type -> execwire.v1.UploadFileRequest
+	22, // 17: execwire.v1.FileSystemService.GetUpload:input_type -> execwire.v1.GetUploadRequest
+	4,  // 18: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
+	6,  // 19: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
+	8,  // 20: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
+	11, // 21: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
+	13, // 22: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
+	15, // 23: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
+	23, // 24: execwire.v1.FileSystemService.OpenFile:input_type -> execwire.v1.OpenFileRequest
+	24, // 25: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
+	25, // 26: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
+	26, // 27: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
+	1,  // 28: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
+	27, // 29: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
+	3,  // 30: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
+	28, // 31: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
+	29, // 32: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
+	5,  // 33: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
+	7,  // 34: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
+	9,  // 35: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
+	12, // 36: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
+	14, // 37: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
+	16, // 38: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
+	30, // 39: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
+	31, // 40: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
+	32, // 41: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
+	33, // 42: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
+	28, // [28:43] is the sub-list for method output_type
+	13, // [13:28] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_filesystem_proto_init() }
@@ -1769,29 +1262,20 @@ func file_execwire_v1_filesystem_proto_init() {
 	}
 	file_execwire_v1_filesystem_handle_proto_init()
 	file_execwire_v1_filesystem_metadata_proto_init()
+	file_execwire_v1_filesystem_transfer_proto_init()
 	file_execwire_v1_sandbox_proto_init()
-	file_execwire_v1_filesystem_proto_msgTypes[2].OneofWrappers = []any{}
-	file_execwire_v1_filesystem_proto_msgTypes[3].OneofWrappers = []any{
-		(*DownloadFileResponse_Head)(nil),
-		(*DownloadFileResponse_Data)(nil),
-	}
-	file_execwire_v1_filesystem_proto_msgTypes[7].OneofWrappers = []any{
-		(*UploadFileRequest_Head)(nil),
-		(*UploadFileRequest_Data)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_filesystem_proto_rawDesc), len(file_execwire_v1_filesystem_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   23,
+			NumEnums:      0,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_execwire_v1_filesystem_proto_goTypes,
 		DependencyIndexes: file_execwire_v1_filesystem_proto_depIdxs,
-		EnumInfos:         file_execwire_v1_filesystem_proto_enumTypes,
 		MessageInfos:      file_execwire_v1_filesystem_proto_msgTypes,
 	}.Build()
 	File_execwire_v1_filesystem_proto = out.File

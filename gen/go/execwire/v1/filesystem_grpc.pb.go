@@ -23,6 +23,7 @@ const (
 	FileSystemService_DownloadFile_FullMethodName     = "/execwire.v1.FileSystemService/DownloadFile"
 	FileSystemService_WriteFile_FullMethodName        = "/execwire.v1.FileSystemService/WriteFile"
 	FileSystemService_UploadFile_FullMethodName       = "/execwire.v1.FileSystemService/UploadFile"
+	FileSystemService_GetUpload_FullMethodName        = "/execwire.v1.FileSystemService/GetUpload"
 	FileSystemService_CreateDirectory_FullMethodName  = "/execwire.v1.FileSystemService/CreateDirectory"
 	FileSystemService_GetMetadata_FullMethodName      = "/execwire.v1.FileSystemService/GetMetadata"
 	FileSystemService_ReadDirectory_FullMethodName    = "/execwire.v1.FileSystemService/ReadDirectory"
@@ -40,8 +41,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // FileSystemService works on the files of the server's machine, as the server's
-// user. It belongs to no session and keeps nothing between calls, but for the
-// handles of open files.
+// user. It belongs to no session, and keeps nothing between calls but the handles
+// of open files and what was received of uploads that have a name.
 //
 // Paths are absolute. They are cleaned by lexical rules before they are used:
 // ".." goes back to what was written before it, and a slash at the end means
@@ -79,11 +80,33 @@ type FileSystemServiceClient interface {
 	// file with a part of the content. It may be repeated. The content fits into a
 	// message: for more use UploadFile.
 	WriteFile(ctx context.Context, in *WriteFileRequest, opts ...grpc.CallOption) (*WriteFileResponse, error)
-	// UploadFile is WriteFile with the content in pieces: first one head, then the
-	// data in order; the end of the requests is the end of the file. It writes as
-	// it receives, and answers when the last piece was written. Cancelled, it leaves
-	// what was written until then. There is no limit on the size.
+	// UploadFile writes a file with the content in pieces: first one head, then the
+	// data in order; the end of the requests is the end of the file. There is no
+	// limit on the size.
+	//
+	// In place it is WriteFile: it writes as it receives, and answers when the last
+	// piece was written. Cancelled, it leaves what was written until then.
+	//
+	// To replace, it writes a file without a name in the directory of the path,
+	// which then takes the place of what is there in one step. Links are followed,
+	// also one to a file that does not exist yet, so that a link stays a link. A
+	// directory is IS_A_DIRECTORY, a special file NOT_A_REGULAR_FILE. The owner of a
+	// file that is replaced is kept where the server may, its other names and its
+	// extended attributes are not. Where the file system knows no files without a
+	// name, it has a hidden one, which begins with ".execwire-", until the end. A
+	// failure of any kind leaves what was there.
+	//
+	// Cancelled or cut, a stream whose head has no upload_id leaves nothing. What
+	// was received of one that has is kept for ten minutes, unless the server is
+	// configured otherwise, or stops: GetUpload says how much it is, and the next
+	// stream goes on from there. Two streams of one id at a time are one that goes on
+	// and one that may not have noticed its end: the later one takes the upload over,
+	// and the earlier one is UPLOAD_TAKEN_OVER. More than the server's
+	// uploads_per_principal are TOO_MANY_UPLOADS.
 	UploadFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFileRequest, UploadFileResponse], error)
+	// GetUpload says what was received of an upload that is not whole. One that is
+	// complete, was dropped or never was is UPLOAD_NOT_FOUND. It may be repeated.
+	GetUpload(ctx context.Context, in *GetUploadRequest, opts ...grpc.CallOption) (*GetUploadResponse, error)
 	// CreateDirectory makes a directory of mode 0777 without the bits of the
 	// server's umask. It may be repeated if recursive.
 	CreateDirectory(ctx context.Context, in *CreateDirectoryRequest, opts ...grpc.CallOption) (*CreateDirectoryResponse, error)
@@ -208,6 +231,16 @@ func (c *fileSystemServiceClient) UploadFile(ctx context.Context, opts ...grpc.C
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FileSystemService_UploadFileClient = grpc.ClientStreamingClient[UploadFileRequest, UploadFileResponse]
 
+func (c *fileSystemServiceClient) GetUpload(ctx context.Context, in *GetUploadRequest, opts ...grpc.CallOption) (*GetUploadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUploadResponse)
+	err := c.cc.Invoke(ctx, FileSystemService_GetUpload_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *fileSystemServiceClient) CreateDirectory(ctx context.Context, in *CreateDirectoryRequest, opts ...grpc.CallOption) (*CreateDirectoryResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateDirectoryResponse)
@@ -322,8 +355,8 @@ func (c *fileSystemServiceClient) CloseFile(ctx context.Context, in *CloseFileRe
 // for forward compatibility.
 //
 // FileSystemService works on the files of the server's machine, as the server's
-// user. It belongs to no session and keeps nothing between calls, but for the
-// handles of open files.
+// user. It belongs to no session, and keeps nothing between calls but the handles
+// of open files and what was received of uploads that have a name.
 //
 // Paths are absolute. They are cleaned by lexical rules before they are used:
 // ".." goes back to what was written before it, and a slash at the end means
@@ -361,11 +394,33 @@ type FileSystemServiceServer interface {
 	// file with a part of the content. It may be repeated. The content fits into a
 	// message: for more use UploadFile.
 	WriteFile(context.Context, *WriteFileRequest) (*WriteFileResponse, error)
-	// UploadFile is WriteFile with the content in pieces: first one head, then the
-	// data in order; the end of the requests is the end of the file. It writes as
-	// it receives, and answers when the last piece was written. Cancelled, it leaves
-	// what was written until then. There is no limit on the size.
+	// UploadFile writes a file with the content in pieces: first one head, then the
+	// data in order; the end of the requests is the end of the file. There is no
+	// limit on the size.
+	//
+	// In place it is WriteFile: it writes as it receives, and answers when the last
+	// piece was written. Cancelled, it leaves what was written until then.
+	//
+	// To replace, it writes a file without a name in the directory of the path,
+	// which then takes the place of what is there in one step. Links are followed,
+	// also one to a file that does not exist yet, so that a link stays a link. A
+	// directory is IS_A_DIRECTORY, a special file NOT_A_REGULAR_FILE. The owner of a
+	// file that is replaced is kept where the server may, its other names and its
+	// extended attributes are not. Where the file system knows no files without a
+	// name, it has a hidden one, which begins with ".execwire-", until the end. A
+	// failure of any kind leaves what was there.
+	//
+	// Cancelled or cut, a stream whose head has no upload_id leaves nothing. What
+	// was received of one that has is kept for ten minutes, unless the server is
+	// configured otherwise, or stops: GetUpload says how much it is, and the next
+	// stream goes on from there. Two streams of one id at a time are one that goes on
+	// and one that may not have noticed its end: the later one takes the upload over,
+	// and the earlier one is UPLOAD_TAKEN_OVER. More than the server's
+	// uploads_per_principal are TOO_MANY_UPLOADS.
 	UploadFile(grpc.ClientStreamingServer[UploadFileRequest, UploadFileResponse]) error
+	// GetUpload says what was received of an upload that is not whole. One that is
+	// complete, was dropped or never was is UPLOAD_NOT_FOUND. It may be repeated.
+	GetUpload(context.Context, *GetUploadRequest) (*GetUploadResponse, error)
 	// CreateDirectory makes a directory of mode 0777 without the bits of the
 	// server's umask. It may be repeated if recursive.
 	CreateDirectory(context.Context, *CreateDirectoryRequest) (*CreateDirectoryResponse, error)
@@ -449,6 +504,9 @@ func (UnimplementedFileSystemServiceServer) WriteFile(context.Context, *WriteFil
 }
 func (UnimplementedFileSystemServiceServer) UploadFile(grpc.ClientStreamingServer[UploadFileRequest, UploadFileResponse]) error {
 	return status.Error(codes.Unimplemented, "method UploadFile not implemented")
+}
+func (UnimplementedFileSystemServiceServer) GetUpload(context.Context, *GetUploadRequest) (*GetUploadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUpload not implemented")
 }
 func (UnimplementedFileSystemServiceServer) CreateDirectory(context.Context, *CreateDirectoryRequest) (*CreateDirectoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateDirectory not implemented")
@@ -554,6 +612,24 @@ func _FileSystemService_UploadFile_Handler(srv interface{}, stream grpc.ServerSt
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FileSystemService_UploadFileServer = grpc.ClientStreamingServer[UploadFileRequest, UploadFileResponse]
+
+func _FileSystemService_GetUpload_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUploadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileSystemServiceServer).GetUpload(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileSystemService_GetUpload_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileSystemServiceServer).GetUpload(ctx, req.(*GetUploadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _FileSystemService_CreateDirectory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateDirectoryRequest)
@@ -742,6 +818,10 @@ var FileSystemService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "WriteFile",
 			Handler:    _FileSystemService_WriteFile_Handler,
+		},
+		{
+			MethodName: "GetUpload",
+			Handler:    _FileSystemService_GetUpload_Handler,
 		},
 		{
 			MethodName: "CreateDirectory",

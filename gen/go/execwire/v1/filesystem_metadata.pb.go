@@ -122,7 +122,11 @@ type FileMetadata struct {
 	// When its content or metadata was last changed.
 	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
 	// When it was created; absent where the file system does not say.
-	BirthTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=birth_time,json=birthTime,proto3" json:"birth_time,omitempty"`
+	BirthTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=birth_time,json=birthTime,proto3" json:"birth_time,omitempty"`
+	// A text that stays the same while neither the content nor the metadata of the
+	// file changes, as far as the system can tell: two changes within the same
+	// milliseconds can look like one. It means nothing but to be compared.
+	Version       string `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,11 +238,18 @@ func (x *FileMetadata) GetBirthTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *FileMetadata) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 var File_execwire_v1_filesystem_metadata_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_metadata_proto_rawDesc = "" +
 	"\n" +
-	"%execwire/v1/filesystem_metadata.proto\x12\vexecwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x03\n" +
+	"%execwire/v1/filesystem_metadata.proto\x12\vexecwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x03\n" +
 	"\fFileMetadata\x12)\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x15.execwire.v1.FileTypeR\x04type\x12\x1d\n" +
 	"\n" +
@@ -257,7 +268,8 @@ const file_execwire_v1_filesystem_metadata_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"changeTime\x129\n" +
 	"\n" +
-	"birth_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tbirthTime*\xd2\x01\n" +
+	"birth_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tbirthTime\x12\x18\n" +
+	"\aversion\x18\f \x01(\tR\aversion*\xd2\x01\n" +
 	"\bFileType\x12\x19\n" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +

@@ -1,0 +1,96 @@
+package fsops
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is how many links at the end of a path are followed, as many as the
+// kernel follows.
+const maxLinks = 40
+
+// destination is where a file is put: a name in an open directory, which is not a
+// link when it is found.
+type destination struct {
+	place
+	// found is what was there; of no type if nothing was.
+	found Metadata
+}
+
+// openDestination follows the links at the end of a path, also to what is not
+// there. The directory of the destination is for the caller to release.
+func openDestination(verb, p string) (destination, error) {
+	dir, name, err := openParent(p)
+	for links := 0; err == nil; links++ {
+		var target string
+		var found Metadata
+		if found, target, err = lookAt(dir, name); err == nil && found.Type != Symlink {
+			return destination{place{dir, name, p}, found}, nil
+		}
+		above := dir
+		if err == nil && links == maxLinks {
+			err = unix.ELOOP
+		}
+		if err == nil {
+			dir, name, err = openTarget(above, target)
+		}
+		above.release()
+	}
+	return destination{}, failed(verb, p, err)
+}
+
+// lookAt describes a name, and says where it leads if it is a link that may be
+// followed. What is not there has no type.
+func lookAt(dir descriptor, name string) (m Metadata, target string, err error) {
+	fd, err := openAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		return Metadata{}, "", nil
+	}
+	if err != nil {
+		return Metadata{}, "", err
+	}
+	defer fd.release()
+	if m, err = fd.stat(); err != nil || m.Type != Symlink {
+		return m, "", err
+	}
+	above, err := dir.stat()
+	if err != nil {
+		return m, "", err
+	}
+	// The kernel does not follow such links either, by default: in a directory that
+	// everybody may write to, somebody else could have put them.
+	const shared = unix.S_ISVTX | unix.S_IWOTH
+	if above.Mode&shared == shared && m.UID != uint32(os.Geteuid()) && m.UID != above.UID {
+		return m, "", unix.EACCES
+	}
+	target, err = readLinkAt(fd, "")
+	return m, target, err
+}
+
+// openTarget opens the directory of what a link in a directory leads to, and
+// returns its name there.
+func openTarget(dir descriptor, target string) (parent descriptor, name string, err error) {
+	i := strings.LastIndexByte(target, '/')
+	above, name := target[:i+1], target[i+1:]
+	if name == "" { // which is for directories
+		return 0, "", unix.EISDIR
+	}
+	if above == "" {
+		above = "."
+	}
+	parent, err = openAt(dir, above, asParent, 0)
+	return parent, name, err
+}
+
+// replaceable refuses what has no content to be replaced.
+func replaceable(verb, path string, found Metadata) error {
+	switch found.Type {
+	case 0, Regular, Symlink: // a link that came after it was looked at is itself replaced
+		return nil
+	case Directory:
+		return failed(verb, path, unix.EISDIR)
+	}
+	return notRegular(verb, path)
+}

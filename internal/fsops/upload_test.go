@@ -1,0 +1,492 @@
+package fsops_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/fsops"
+)
+
+// eachStore runs a test with files without names, and with hidden ones.
+func eachStore(t *testing.T, test func(t *testing.T, uploads *fsops.Uploads)) {
+	t.Run("unnamed", func(t *testing.T) {
+		uploads := fsops.NewUploads(10*time.Minute, 4)
+		defer uploads.Close()
+		test(t, uploads)
+	})
+	t.Run("named", func(t *testing.T) {
+		uploads := fsops.NewUploads(10*time.Minute, 4).WithNames()
+		defer uploads.Close()
+		test(t, uploads)
+	})
+}
+
+// replace uploads a content in two pieces.
+func replace(ctx context.Context, uploads *fsops.Uploads, how fsops.Replacement, content string) (fsops.Replaced, error) {
+	u, err := uploads.Begin(ctx, how)
+	if err != nil {
+		return fsops.Replaced{}, err
+	}
+	defer u.Leave()
+	for _, piece := range []string{content[:len(content)/2], content[len(content)/2:]} {
+		if err := u.Write(ctx, []byte(piece)); err != nil {
+			return fsops.Replaced{}, err
+		}
+	}
+	return u.Commit(ctx, nil)
+}
+
+// sum is the SHA-256 of a text.
+func sum(text string) []byte {
+	digest := sha256.Sum256([]byte(text))
+	return digest[:]
+}
+
+// interrupted uploads a part of a content and leaves.
+func interrupted(t *testing.T, uploads *fsops.Uploads, how fsops.Replacement, part string) {
+	t.Helper()
+	u, err := uploads.Begin(t.Context(), how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Write(t.Context(), []byte(part)); err != nil {
+		t.Error(err)
+	}
+	u.Leave()
+}
+
+func TestAReplacedFileKeepsWhatItIs(t *testing.T) {
+	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
+		dir := build(t, "f mode=640 = old", "d/", "d/l -> ../f", "ll -> d/l", "dangling -> d/new", "absolute -> "+t.TempDir()+"/x")
+		if err := os.Chown(dir+"/f", nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+		done, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/ll"}, "new content")
+		if err != nil || done.Size != 11 || !bytes.Equal(done.SHA256, sum("new content")) || done.Metadata.Mode != 0o640 || done.Metadata.UID != nobody {
+			t.Errorf("replacing through links: %+v, %v", done, err)
+		}
+		for _, name := range []string{"/g", "/dangling", "/absolute"} {
+			if _, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + name}, "x"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		target, _ := os.Readlink(dir + "/absolute")
+		if content, err := os.ReadFile(target); err != nil || string(content) != "x" {
+			t.Errorf("the target of the absolute link has %q: %v", content, err)
+		}
+		wantTree(t, dir, "f mode=640 = new content", "d/ mode=755", "d/l -> ../f", "ll -> d/l", "dangling -> d/new", "d/new mode=644 = x", "g mode=644 = x",
+			"absolute -> "+target)
+	})
+}
+
+func TestAReplacedFileGetsWhatIsAsked(t *testing.T) {
+	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
+		dir := build(t, "f mode=640 = old")
+		when := time.Unix(1_000_000_000, 123_456_789)
+		bits := uint32(0o4751)
+		done, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/f", Permissions: &bits, ModifyTime: when, Sync: true}, "new")
+		if m := done.Metadata; err != nil || m.Mode != bits || !m.ModifyTime.Equal(when) || m.Links != 1 {
+			t.Errorf("%+v, %v", m, err)
+		}
+		seen, err := fsops.Stat(dir + "/f")
+		if err != nil || seen.Version() != done.Metadata.Version() {
+			t.Errorf("the version is %q, and then %q: %v", done.Metadata.Version(), seen.Version(), err)
+		}
+		none := uint32(0)
+		if done, err = replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/f", Permissions: &none}, ""); err != nil || done.Metadata.Mode != 0 || done.Metadata.Size != 0 {
+			t.Errorf("%+v, %v", done.Metadata, err)
+		}
+	})
+}
+
+func TestNothingHalfIsSeenOrLeft(t *testing.T) {
+	dir := build(t, "f = old")
+	uploads := fsops.NewUploads(time.Minute, 4)
+	defer uploads.Close()
+	u, err := uploads.Begin(t.Context(), fsops.Replacement{Path: dir + "/f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Write(t.Context(), []byte("ne")); err != nil {
+		t.Error(err)
+	}
+	wantTree(t, dir, "f mode=644 = old")
+	u.Leave()
+	u.Leave()
+	wantTree(t, dir, "f mode=644 = old")
+	interrupted(t, uploads.WithNames(), fsops.Replacement{Path: dir + "/f"}, "ne")
+	wantTree(t, dir, "f mode=644 = old")
+}
+
+func TestUploadsThatAreRefusedLeaveWhatWasThere(t *testing.T) {
+	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
+		dir := build(t, "f = old", "d/", "fifo |", "loop -> loop", "slash -> d/", "none -> x/", "root -> /")
+		before := tree(t, dir)
+		refusals := []struct {
+			what  string
+			how   fsops.Replacement
+			kind  fsops.Kind
+			errno syscall.Errno
+		}{
+			{"a directory", fsops.Replacement{Path: dir + "/d"}, fsops.IsADirectory, unix.EISDIR},
+			{"a link to a directory", fsops.Replacement{Path: dir + "/slash"}, fsops.IsADirectory, unix.EISDIR},
+			{"a link to no directory", fsops.Replacement{Path: dir + "/none"}, fsops.IsADirectory, unix.EISDIR},
+			{"a link to the root", fsops.Replacement{Path: dir + "/root"}, fsops.IsADirectory, unix.EISDIR},
+			{"the root", fsops.Replacement{Path: "/"}, fsops.IsADirectory, unix.EISDIR},
+			{"a FIFO", fsops.Replacement{Path: dir + "/fifo"}, fsops.NotRegular, 0},
+			{"links in a circle", fsops.Replacement{Path: dir + "/loop"}, fsops.SymlinkLoop, unix.ELOOP},
+			{"no parent", fsops.Replacement{Path: dir + "/no/f"}, fsops.NotFound, unix.ENOENT},
+			{"a file for a parent", fsops.Replacement{Path: dir + "/f/f"}, fsops.NotADirectory, unix.ENOTDIR},
+			{"a relative path", fsops.Replacement{Path: "f"}, fsops.InvalidPath, 0},
+			{"one that is there", fsops.Replacement{Path: dir + "/f", IfMissing: true}, fsops.AlreadyExists, unix.EEXIST},
+			{"another content", fsops.Replacement{Path: dir + "/f", IfMatch: sum("other")}, fsops.ContentNotMatched, 0},
+			{"content of nothing", fsops.Replacement{Path: dir + "/g", IfMatch: sum("")}, fsops.ContentNotMatched, 0},
+			{"an unknown upload", fsops.Replacement{Path: dir + "/f", ID: "u", Offset: 1}, fsops.UploadNotFound, 0},
+		}
+		for _, tt := range refusals {
+			_, err := replace(t.Context(), uploads, tt.how, "new")
+			wantError(t, tt.what, err, tt.kind, tt.errno)
+			if tt.how.ID == "" { // an upload with an id is refused as one without
+				tt.how.ID = "u"
+				_, err = replace(t.Context(), uploads, tt.how, "new")
+				wantError(t, tt.what+" with an id", err, tt.kind, tt.errno)
+			}
+			_, err = uploads.Find("", "u")
+			wantError(t, tt.what+" afterwards", err, fsops.UploadNotFound, 0)
+		}
+		for _, id := range []string{"", "u"} {
+			u, err := uploads.Begin(t.Context(), fsops.Replacement{Path: dir + "/f", ID: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := u.Write(t.Context(), []byte("new")); err != nil {
+				t.Error(err)
+			}
+			_, err = u.Commit(t.Context(), sum("what was meant"))
+			wantError(t, "another digest", err, fsops.DigestMismatch, 0)
+			u.Leave()
+			_, err = uploads.Find("", "u")
+			wantError(t, "an upload of another digest", err, fsops.UploadNotFound, 0)
+		}
+		wantTree(t, dir, before...)
+	})
+}
+
+// What changes while an upload goes on is found when it is put in its place.
+func TestConditionsHoldAtTheEnd(t *testing.T) {
+	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
+		dir := build(t, "f = old")
+		for _, tt := range []struct {
+			how    fsops.Replacement
+			change func() error
+			kind   fsops.Kind
+			errno  syscall.Errno
+		}{
+			{fsops.Replacement{Path: dir + "/f", IfMatch: sum("old")}, func() error { return os.WriteFile(dir+"/f", []byte("odd"), 0o600) }, fsops.ContentNotMatched, 0},
+			{fsops.Replacement{Path: dir + "/g", IfMissing: true}, func() error { return os.WriteFile(dir+"/g", []byte("mine"), 0o600) }, fsops.AlreadyExists, unix.EEXIST},
+			{fsops.Replacement{Path: dir + "/h"}, func() error { return os.Mkdir(dir+"/h", 0o700) }, fsops.IsADirectory, unix.EISDIR},
+			{fsops.Replacement{Path: dir + "/i"}, func() error { return syscall.Mkfifo(dir+"/i", 0o600) }, fsops.NotRegular, 0},
+		} {
+			u, err := uploads.Begin(t.Context(), tt.how)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.change(); err != nil {
+				t.Fatal(err)
+			}
+			_, err = u.Commit(t.Context(), nil)
+			wantError(t, tt.how.Path, err, tt.kind, tt.errno)
+			u.Leave()
+		}
+		wantTree(t, dir, "f mode=644 = odd", "g mode=600 = mine", "h/ mode=700", "i |")
+	})
+}
+
+// However often an upload is cut, and wherever it goes on, the file is whole.
+func TestAnUploadGoesOnFromAnyOffset(t *testing.T) {
+	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
+		random := rand.New(rand.NewPCG(6, 1))
+		dir := t.TempDir()
+		for round := range 30 {
+			content := make([]byte, 1+random.IntN(100_000))
+			for i := range content {
+				content[i] = byte(random.Uint32())
+			}
+			how := fsops.Replacement{Path: fmt.Sprintf("%s/%d", dir, round), Owner: "me", ID: "u"}
+			received := 0
+			for cut := 0; cut < 10; cut++ {
+				if received > 0 {
+					how.Offset = int64(1 + random.IntN(received))
+				}
+				upTo := received + random.IntN(len(content)-received+1)
+				if random.IntN(10) == 0 { // a client that forgot begins anew
+					how.Offset, received = 0, 0
+				}
+				upTo = max(upTo, int(how.Offset))
+				interrupted(t, uploads, how, string(content[how.Offset:upTo]))
+				received = max(received, upTo)
+				state, err := uploads.Find("me", "u")
+				if err != nil || state.Received != int64(received) || state.Path != how.Path {
+					t.Fatalf("after %d bytes: %+v, %v", received, state, err)
+				}
+			}
+			how.Offset = int64(received)
+			u, err := uploads.Begin(t.Context(), how)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := u.Write(t.Context(), content[received:]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := u.Commit(t.Context(), sum(string(content))); err != nil {
+				t.Fatal(err)
+			}
+			u.Leave()
+			if got, err := os.ReadFile(how.Path); err != nil || !bytes.Equal(got, content) {
+				t.Fatalf("the file has %d bytes of %d, or others: %v", len(got), len(content), err)
+			}
+		}
+	})
+}
+
+func TestUploadsBelongToTheirOwnerAndPath(t *testing.T) {
+	dir := t.TempDir()
+	uploads := fsops.NewUploads(time.Minute, 2)
+	defer uploads.Close()
+	mine := fsops.Replacement{Path: dir + "/f", Owner: "me", ID: "u"}
+	interrupted(t, uploads, mine, "12345")
+	_, err := uploads.Find("you", "u")
+	wantError(t, "somebody else's", err, fsops.UploadNotFound, 0)
+	on := mine
+	on.Offset, on.Path = 5, dir+"/g"
+	_, err = uploads.Begin(t.Context(), on)
+	wantError(t, "another path", err, fsops.UploadOtherPath, 0)
+	on.Offset, on.Path = 6, dir+"/./f"
+	_, err = uploads.Begin(t.Context(), on)
+	var typed *fsops.Error
+	if wantError(t, "an offset beyond", err, fsops.UploadOffsetInvalid, 0); errors.As(err, &typed) && typed.Limit != 5 {
+		t.Errorf("it may go on from %d", typed.Limit)
+	}
+	other := mine
+	other.ID = "v"
+	interrupted(t, uploads, other, "x")
+	other.ID = "w"
+	_, err = uploads.Begin(t.Context(), other)
+	if wantError(t, "one too many", err, fsops.TooManyUploads, 0); errors.As(err, &typed) && typed.Limit != 2 {
+		t.Errorf("the limit is %d", typed.Limit)
+	}
+	other.Owner = "you"
+	interrupted(t, uploads, other, "x")
+	on.Offset = 5
+	if _, err := replace(t.Context(), uploads, on, "67"); err != nil {
+		t.Error(err)
+	}
+	other.Owner, other.ID = "me", "w"
+	interrupted(t, uploads, other, "x") // there is room again
+	wantTree(t, dir, "f mode=644 = 1234567")
+}
+
+func TestTheLaterStreamTakesAnUploadOver(t *testing.T) {
+	dir := t.TempDir()
+	uploads := fsops.NewUploads(time.Minute, 4)
+	defer uploads.Close()
+	how := fsops.Replacement{Path: dir + "/f", ID: "u"}
+	begin := func(offset int64, data string) *fsops.Upload {
+		how.Offset = offset
+		u, err := uploads.Begin(t.Context(), how)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Write(t.Context(), []byte(data)); err != nil {
+			t.Error(err)
+		}
+		return u
+	}
+	first := begin(0, "123")
+	second := begin(3, "45")
+	wantError(t, "the first goes on", first.Write(t.Context(), []byte("x")), fsops.UploadTakenOver, 0)
+	anew := begin(0, "abc")
+	_, err := second.Commit(t.Context(), nil)
+	wantError(t, "the second ends", err, fsops.UploadTakenOver, 0)
+	first.Leave()
+	second.Leave()
+	if _, err := anew.Commit(t.Context(), sum("abc")); err != nil {
+		t.Error(err)
+	}
+	anew.Leave()
+	wantTree(t, dir, "f mode=644 = abc")
+}
+
+func TestUploadsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := build(t, "f = old")
+		uploads := fsops.NewUploads(10*time.Minute, 4).WithNames()
+		defer uploads.Close()
+		how := fsops.Replacement{Path: dir + "/f", ID: "u"}
+		interrupted(t, uploads, how, "12")
+		state, err := uploads.Find("", "u")
+		if err != nil || time.Until(state.Expires) != 10*time.Minute {
+			t.Errorf("%+v, %v", state, err)
+		}
+		time.Sleep(10*time.Minute - 1)
+		how.Offset = 2
+		u, err := uploads.Begin(t.Context(), how)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // nothing expires that somebody goes on with
+		if state, err := uploads.Find("", "u"); err != nil || !state.Expires.IsZero() {
+			t.Errorf("%+v, %v", state, err)
+		}
+		u.Leave()
+		time.Sleep(10*time.Minute - 1)
+		if _, err := uploads.Find("", "u"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Nanosecond)
+		synctest.Wait()
+		_, err = uploads.Find("", "u")
+		wantError(t, "afterwards", err, fsops.UploadNotFound, 0)
+		wantTree(t, dir, "f mode=644 = old")
+	})
+}
+
+func TestClosingDropsUploads(t *testing.T) {
+	dir := build(t, "f = old")
+	uploads := fsops.NewUploads(time.Minute, 4).WithNames()
+	how := fsops.Replacement{Path: dir + "/f", ID: "u"}
+	interrupted(t, uploads, how, "12")
+	how.ID = "v"
+	u, err := uploads.Begin(t.Context(), how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uploads.Close()
+	u.Leave()
+	for _, id := range []string{"u", "v"} {
+		_, err := uploads.Find("", id)
+		wantError(t, id, err, fsops.UploadNotFound, 0)
+	}
+	wantTree(t, dir, "f mode=644 = old")
+}
+
+// Of many that would replace the same content one does.
+func TestOneOfThoseThatMatchWins(t *testing.T) {
+	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
+		dir := build(t, "f = 0")
+		content := "0"
+		for round := range 20 {
+			var won sync.Map
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					mine := fmt.Sprintf("%d by %d", round, i)
+					_, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/f", IfMatch: sum(content)}, mine)
+					switch {
+					case err == nil:
+						won.Store(mine, true)
+					case fsops.KindOf(err) != fsops.ContentNotMatched:
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			got, err := os.ReadFile(dir + "/f")
+			winners := 0
+			won.Range(func(_, _ any) bool { winners++; return true })
+			if _, ok := won.Load(string(got)); err != nil || winners != 1 || !ok {
+				t.Fatalf("%d have won, and the file has %q: %v", winners, got, err)
+			}
+			content = string(got)
+		}
+	})
+}
+
+// A link that takes the place of the file, or of its directory, while it is being
+// replaced does not lead the content elsewhere.
+func TestAnUploadIsNotLedElsewhere(t *testing.T) {
+	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
+		for round := range 50 {
+			dir := build(t, "secret/", "secret/f = secret", "top/", "top/d/", "top/d/f = old", "top/elsewhere -> ../secret", "top/d/l -> ../../secret/f")
+			u, err := uploads.Begin(t.Context(), fsops.Replacement{Path: dir + "/top/d/f"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			one, other := dir+"/top/d", dir+"/top/elsewhere"
+			if round%2 == 0 {
+				one, other = dir+"/top/d/f", dir+"/top/d/l"
+			}
+			stop := swapping(t, one, other)
+			if err := u.Write(t.Context(), []byte("new")); err != nil {
+				t.Error(err)
+			}
+			_, err = u.Commit(t.Context(), nil)
+			stop()
+			u.Leave()
+			if err != nil {
+				t.Error(err)
+			}
+			if content, err := os.ReadFile(dir + "/secret/f"); err != nil || string(content) != "secret" {
+				t.Errorf("what the link leads to has %q: %v", content, err)
+			}
+		}
+	})
+}
+
+// Links that somebody else put where everybody may are not followed, as the
+// kernel does not.
+func TestLinksOfOthersInSharedDirectories(t *testing.T) {
+	dir := build(t, "f = kept", "shared/ mode=777", "shared/theirs -> ../f", "shared/mine -> ../f")
+	for _, err := range []error{os.Chmod(dir+"/shared", 0o777|os.ModeSticky), os.Lchown(dir+"/shared/theirs", nobody, nobody)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	uploads := fsops.NewUploads(time.Minute, 4)
+	defer uploads.Close()
+	_, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/shared/theirs"}, "new")
+	wantError(t, "theirs", err, fsops.PermissionDenied, unix.EACCES)
+	if _, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/shared/mine"}, "new"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Waiting ends with the call that waits, and what was received stays.
+func TestACommitThatIsCancelledCanBeRepeated(t *testing.T) {
+	dir := build(t, "f = "+strings.Repeat("x", 1000))
+	uploads := fsops.NewUploads(time.Minute, 4)
+	defer uploads.Close()
+	how := fsops.Replacement{Path: dir + "/f", ID: "u", IfMatch: sum(strings.Repeat("x", 1000))}
+	u, err := uploads.Begin(t.Context(), how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Write(t.Context(), []byte("new")); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := called(t)
+	enough := errors.New("enough")
+	cancel(enough)
+	if _, err := u.Commit(ctx, nil); !errors.Is(err, enough) {
+		t.Errorf("it ended with %v", err)
+	}
+	u.Leave()
+	how.Offset = 3
+	if _, err := replace(t.Context(), uploads, how, ""); err != nil {
+		t.Error(err)
+	}
+	wantTree(t, dir, "f mode=644 = new")
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/fsops"
+)
+
+// uploadStream is what an upload comes by.
+type uploadStream = grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse]
+
+// UploadFile implements the RPC.
+func (s *fileSystemService) UploadFile(stream uploadStream) error {
+	first, err := stream.Recv()
+	if err != nil {
+		if err == io.EOF {
+			return unexpectedUpload("the stream ended before it began: send a head")
+		}
+		return err
+	}
+	head := first.GetHead()
+	if head == nil {
+		return unexpectedUpload("the first message is not a head")
+	}
+	upload := s.writeInPlace
+	if head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_REPLACE {
+		upload = s.replace
+	}
+	response, err := upload(stream, head)
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(response)
+}
+
+func (s *fileSystemService) writeInPlace(stream uploadStream, head *execwirev1.UploadHead) (*execwirev1.UploadFileResponse, error) {
+	writer, err := fsops.Create(pathOf(head))
+	if err != nil {
+		return nil, err
+	}
+	var size uint64
+	digest, err := receiveFile(stream, func(_ context.Context, data []byte) error {
+		size += uint64(len(data))
+		_, err := writer.Write(data)
+		return err
+	})
+	if closeErr := writer.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil && len(digest) > 0 {
+		err = invalidField("end.sha256", "is for files that are replaced: leave it out")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &execwirev1.UploadFileResponse{Size: size}, nil
+}
+
+func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.UploadHead) (*execwirev1.UploadFileResponse, error) {
+	owner, err := caller(stream.Context())
+	if err != nil {
+		return nil, err
+	}
+	how := fsops.Replacement{
+		Path:        pathOf(head),
+		Owner:       owner,
+		ID:          head.GetUploadId(),
+		Offset:      int64(head.GetOffset()),
+		IfMatch:     head.GetIfMatchSha256(),
+		IfMissing:   head.GetIfMissing(),
+		Permissions: head.Permissions,
+		Sync:        head.GetSync(),
+	}
+	if head.GetModifyTime() != nil {
+		how.ModifyTime = head.GetModifyTime().AsTime()
+	}
+	upload, err := s.server.uploads.Begin(stream.Context(), how)
+	if err != nil {
+		return nil, err
+	}
+	defer upload.Leave()
+	digest, err := receiveFile(stream, upload.Write)
+	if err != nil {
+		return nil, err
+	}
+	replaced, err := upload.Commit(stream.Context(), digest)
+	if err != nil {
+		return nil, err
+	}
+	return &execwirev1.UploadFileResponse{Size: uint64(replaced.Size), Sha256: replaced.SHA256, Metadata: toMetadata(replaced.Metadata)}, nil
+}
+
+// receiveFile hands on what a client sends, up to its end, and returns the digest
+// that it says the file has, if it does.
+func receiveFile(stream uploadStream, write func(ctx context.Context, data []byte) error) (digest []byte, err error) {
+	ended := false
+	for {
+		req, err := stream.Recv()
+		switch {
+		case err == io.EOF:
+			return digest, nil
+		case err != nil:
+			return nil, err
+		case req.GetHead() != nil:
+			return nil, unexpectedUpload("there was a head already: send data")
+		case ended:
+			return nil, unexpectedUpload("there was an end already: send nothing after it")
+		case req.GetEnd() != nil:
+			ended, digest = true, req.GetEnd().GetSha256()
+			continue
+		}
+		if err := write(stream.Context(), req.GetData()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func unexpectedUpload(text string) error {
+	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, nil, text)
+}
+
+// GetUpload implements the RPC.
+func (s *fileSystemService) GetUpload(ctx context.Context, req *execwirev1.GetUploadRequest) (*execwirev1.GetUploadResponse, error) {
+	owner, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.server.uploads.Find(owner, req.GetUploadId())
+	if err != nil {
+		return nil, err
+	}
+	text, raw := toText(state.Path)
+	return &execwirev1.GetUploadResponse{Path: text, RawPath: raw, ReceivedBytes: uint64(state.Received), ExpireTime: toTime(state.Expires)}, nil
+}
