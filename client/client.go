@@ -9,8 +9,8 @@
 // waits.
 //
 // [Client.Stat], [Client.ReadDir] and the other methods about files are those of
-// package os, for paths of the server. [Client.Download] passes content of any size
-// and goes on where a lost connection left it.
+// package os, for paths of the server. [Client.Upload] and [Client.Download] pass
+// content of any size and go on where a lost connection left them.
 //
 // Everything else the server offers is reached through the generated stubs, see
 // [Client.Processes], [Client.Sessions] and [Client.Files]; [FromRPC] restores the

@@ -1,0 +1,96 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// fakeUploads takes uploads as a server does, and cuts their streams.
+type fakeUploads struct {
+	execwirev1.UnimplementedFileSystemServiceServer
+
+	mu       sync.Mutex
+	cuts     []int // guarded by mu; bytes that the next streams take before they are cut
+	lateCuts int   // guarded by mu; how many streams are cut after the file was put in its place
+	forgets  bool  // guarded by mu; nothing is kept of what was cut
+	partial  map[string][]byte
+	files    map[string][]byte
+	heads    []*execwirev1.UploadHead // guarded by mu
+	received int                      // guarded by mu; bytes of all streams
+}
+
+func newFakeUploads() *fakeUploads {
+	return &fakeUploads{partial: map[string][]byte{}, files: map[string][]byte{}}
+}
+
+func (f *fakeUploads) UploadFile(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	head := first.GetHead()
+	f.heads = append(f.heads, head)
+	cut := -1
+	if len(f.cuts) > 0 {
+		cut, f.cuts = f.cuts[0], f.cuts[1:]
+	}
+	content := f.partial[head.GetUploadId()]
+	if uint64(len(content)) < head.GetOffset() {
+		return serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND)
+	}
+	content = content[:head.GetOffset()]
+	var digest []byte
+	for {
+		request, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		content = append(content, request.GetData()...)
+		f.received += len(request.GetData())
+		if head.GetUploadId() != "" && !f.forgets {
+			f.partial[head.GetUploadId()] = content
+		}
+		if cut >= 0 && len(content) > cut {
+			return errCut
+		}
+		digest = request.GetEnd().GetSha256()
+	}
+	delete(f.partial, head.GetUploadId())
+	sum := sha256.Sum256(content)
+	if digest != nil && !bytes.Equal(digest, sum[:]) {
+		return serverError(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_DIGEST_MISMATCH)
+	}
+	f.files[head.GetPath()] = content
+	if f.lateCuts > 0 {
+		f.lateCuts--
+		return errCut
+	}
+	return stream.SendAndClose(&execwirev1.UploadFileResponse{Size: uint64(len(content)), Sha256: sum[:]})
+}
+
+func (f *fakeUploads) GetUpload(_ context.Context, request *execwirev1.GetUploadRequest) (*execwirev1.GetUploadResponse, error) {
+	// Not the lock that a stream has to its end: it is asked meanwhile.
+	if !f.mu.TryLock() {
+		return &execwirev1.GetUploadResponse{}, nil
+	}
+	defer f.mu.Unlock()
+	content, ok := f.partial[request.GetUploadId()]
+	if !ok {
+		return nil, serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND)
+	}
+	return &execwirev1.GetUploadResponse{ReceivedBytes: uint64(len(content))}, nil
+}

@@ -1,0 +1,145 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"testing/iotest"
+
+	"google.golang.org/grpc"
+	"pgregory.net/rapid"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+func newUploading(t testing.TB, files *fakeUploads) *Client {
+	t.Helper()
+	_, c := newFakeWith(t, func(s *grpc.Server) { execwirev1.RegisterFileSystemServiceServer(s, files) })
+	return c
+}
+
+// contentOf is n bytes that differ from place to place.
+func contentOf(n int) []byte {
+	content := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(content)
+	return content
+}
+
+// onlyReader cannot go back.
+type onlyReader struct{ io.Reader }
+
+// Of whatever size and wherever it is cut, a file arrives as it is, and what the
+// server has received is not sent again.
+func TestUploadsGoOnAfterCuts(t *testing.T) {
+	content := contentOf(1 << 20)
+	for name, from := range map[string]func() io.Reader{
+		"seeking": func() io.Reader { return bytes.NewReader(content) },
+		"keeping": func() io.Reader { return onlyReader{bytes.NewReader(content)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := newFakeUploads()
+			files.cuts = []int{0, 100_000, 100_001, 700_000}
+			var progress int64
+			got, err := newUploading(t, files).Upload(t.Context(), "/f", from(), UploadOptions{OnProgress: func(sent int64) { progress = sent }})
+			if err != nil || got.Size != 1<<20 || !bytes.Equal(files.files["/f"], content) || progress != 1<<20 {
+				t.Fatalf("got %d bytes, %v; progress %d", got.Size, err, progress)
+			}
+			if files.received != len(content) {
+				t.Errorf("%d bytes were sent for %d", files.received, len(content))
+			}
+		})
+	}
+}
+
+// What the server has lost is sent again, if it can be read again.
+func TestUploadsBeginAgain(t *testing.T) {
+	content := contentOf(1 << 20)
+	files := newFakeUploads()
+	files.cuts, files.forgets = []int{500_000, 600_000}, true
+	c := newUploading(t, files)
+	if _, err := c.Upload(t.Context(), "/f", bytes.NewReader(content), UploadOptions{}); err != nil || !bytes.Equal(files.files["/f"], content) {
+		t.Errorf("got %v", err)
+	}
+	files.cuts = []int{100}
+	if err := c.WriteFile(t.Context(), "/small", content[:1000]); err != nil || !bytes.Equal(files.files["/small"], content[:1000]) {
+		t.Errorf("a small file: %v", err)
+	}
+	if id := files.heads[len(files.heads)-1].GetUploadId(); id != "" {
+		t.Errorf("a small file is kept as %q", id)
+	}
+}
+
+// An upload that was named goes on where another program left it, and begins anew
+// if that was of another content.
+func TestNamedUploadsGoOn(t *testing.T) {
+	content := contentOf(1 << 20)
+	files := newFakeUploads()
+	files.partial["mine"] = bytes.Clone(content[:600_000])
+	files.partial["old"] = bytes.Clone(content[1000:500_000])
+	c := newUploading(t, files)
+	for _, id := range []string{"mine", "old", "new"} {
+		files.received = 0
+		_, err := c.Upload(t.Context(), "/"+id, bytes.NewReader(content), UploadOptions{ID: id})
+		if err != nil || !bytes.Equal(files.files["/"+id], content) {
+			t.Errorf("%s: %v", id, err)
+		}
+		if id == "mine" && files.received != len(content)-600_000 {
+			t.Errorf("%d bytes were sent", files.received)
+		}
+	}
+}
+
+func TestUploadsEndWithTheirReader(t *testing.T) {
+	files := newFakeUploads()
+	broken := errors.New("broken")
+	_, err := newUploading(t, files).Upload(t.Context(), "/f", io.MultiReader(bytes.NewReader(contentOf(100_000)), iotest.ErrReader(broken)), UploadOptions{})
+	if !errors.Is(err, broken) || !errors.As(err, new(*ReadError)) {
+		t.Errorf("got %v", err)
+	}
+	if _, ok := files.files["/f"]; ok {
+		t.Error("a part of it was put in the place of the file")
+	}
+}
+
+// However a source is gone back in, what is returned is the content.
+func TestSourcesReturnTheirContent(t *testing.T) {
+	content := contentOf(40 * pieceBytes / 10)
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(0, len(content)).Draw(t, "size")
+		var from io.Reader = bytes.NewReader(content[:size])
+		seeking := rapid.Bool().Draw(t, "seeking")
+		if !seeking {
+			from = onlyReader{from}
+		}
+		source, _ := newUploadSource(from)
+		source.keep(true)
+		forgotten, position, most := int64(0), int64(0), int64(0)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			switch rapid.IntRange(0, 2).Draw(t, "step") {
+			case 0:
+				piece, err := source.next()
+				if !bytes.Equal(piece, content[position:position+int64(len(piece))]) || err == nil && len(piece) == 0 {
+					t.Fatalf("at %d there are %d other bytes, %v", position, len(piece), err)
+				}
+				position += int64(len(piece))
+				if err != nil && position != int64(size) {
+					t.Fatalf("it ends at %d of %d with %v", position, size, err)
+				}
+				most = max(most, position)
+			case 1:
+				position = rapid.Int64Range(forgotten, most).Draw(t, "to")
+				if !source.rewind(position) {
+					t.Fatalf("cannot go back to %d", position)
+				}
+			case 2:
+				forgotten = rapid.Int64Range(forgotten, position).Draw(t, "forget")
+				source.forget(forgotten)
+				if kept := source.kept(); kept > most-forgotten+pieceBytes {
+					t.Fatalf("%d bytes are kept of %d", kept, most-forgotten)
+				}
+			}
+		}
+	})
+}
