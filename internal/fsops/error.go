@@ -143,7 +143,9 @@ func KindOf(err error) Kind {
 }
 
 // failed types what the kernel said about a path.
-func failed(verb, path string, err error) error {
+func failed(verb, path string, err error) error { return failedTyped(verb, path, err) }
+
+func failedTyped(verb, path string, err error) *Error {
 	typed := &Error{Kind: Failed, Path: path, Err: err, verb: verb}
 	if errors.As(err, &typed.Errno) {
 		if kind, ok := kinds[typed.Errno]; ok {

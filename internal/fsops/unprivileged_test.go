@@ -29,6 +29,13 @@ func operations(dir string) map[string]func() error {
 		"read": func() error { _, _, err := fsops.ReadFile(ctx, dir+"/secret", 1<<20); return err },
 		"look": func() error { _, err := fsops.Stat(dir + "/locked/x"); return err },
 		"list": func() error { return fsops.ReadDirectory(ctx, dir+"/locked", func([]fsops.Entry) error { return nil }) },
+		"walk": func() error {
+			f := &found{}
+			if _, err := fsops.Walk(ctx, dir, everything, f); err != nil || len(f.errs) != 1 {
+				return fmt.Errorf("%v, errors %v", err, f.errs)
+			}
+			return f.errs["locked"]
+		},
 		"write": func() error {
 			return fsops.WriteFile(ctx, dir+"/public", []byte("x"))
 		},

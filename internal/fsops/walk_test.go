@@ -1,0 +1,227 @@
+package fsops_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/fsops"
+)
+
+// found is what a walk told.
+type found struct {
+	entries []fsops.WalkEntry
+	errs    map[string]*fsops.Error
+	batch   func([]fsops.WalkEntry) error // beside that; nil does nothing
+}
+
+func (f *found) Entries(entries []fsops.WalkEntry) error {
+	f.entries = append(f.entries, entries...)
+	if f.batch != nil {
+		return f.batch(entries)
+	}
+	return nil
+}
+
+func (f *found) Error(relative string, err *fsops.Error) error {
+	if f.errs == nil {
+		f.errs = make(map[string]*fsops.Error)
+	}
+	f.errs[relative] = err
+	return nil
+}
+
+// lines are the entries, with a slash behind directories and -> behind links, and
+// another slash behind those that lead to directories.
+func (f *found) lines() []string {
+	var lines []string
+	for _, e := range f.entries {
+		line := e.Path
+		if e.Type == fsops.Symlink {
+			line += "->"
+		}
+		if e.Type == fsops.Directory || e.Target == fsops.Directory {
+			line += "/"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// everything bounds a walk by nothing.
+var everything = fsops.WalkOptions{MaxDepth: math.MaxInt, MaxDirectories: fsops.MaxWalkDirectories, MaxEntries: math.MaxUint64}
+
+// walk tells what a walk finds, with changed options.
+func walk(t *testing.T, dir string, change func(*fsops.WalkOptions)) (*found, fsops.WalkLimit) {
+	t.Helper()
+	options, f := everything, &found{}
+	if change != nil {
+		change(&options)
+	}
+	limit, err := fsops.Walk(t.Context(), dir, options, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, limit
+}
+
+func TestWalk(t *testing.T) {
+	dir := build(t, "d/", "d/a = ", "d/sub/", "d/sub/b = ", "d/sub/deep/", "d/sub/deep/c = ", "d/.hid/", "d/.hid/x = ", "d/.h = ",
+		"d/lf -> a", "d/ld -> sub", "d/dang -> nowhere", "d/fifo |", "outside/", "outside/o = ", "d/up -> ../outside", "d/loop -> .")
+	globs, err := fsops.ParseGlobs([]string{"*.h*", "sub/deep/", "l[df]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := ".h .hid/ a dang-> fifo ld-> lf-> loop-> sub/ up->"
+	tests := []struct {
+		name   string
+		change func(*fsops.WalkOptions)
+		want   string
+		limit  fsops.WalkLimit
+	}{
+		{"everything", nil, top + " .hid/x sub/b sub/deep/ sub/deep/c", 0},
+		{"the first directory", func(o *fsops.WalkOptions) { o.MaxDepth = 0 }, top, 0},
+		{"one more level", func(o *fsops.WalkOptions) { o.MaxDepth = 1 }, top + " .hid/x sub/b sub/deep/", 0},
+		{"few entries", func(o *fsops.WalkOptions) { o.MaxEntries = 2 }, ".h .hid/", fsops.WalkedEntries},
+		{"no entries", func(o *fsops.WalkOptions) { o.MaxEntries = 0 }, "", fsops.WalkedEntries},
+		{"just as many", func(o *fsops.WalkOptions) { o.MaxEntries = 14 }, top + " .hid/x sub/b sub/deep/ sub/deep/c", 0},
+		{"two directories", func(o *fsops.WalkOptions) { o.MaxDirectories = 2 }, top + " .hid/x", fsops.WalkedDirectories},
+		{"just as many directories", func(o *fsops.WalkOptions) { o.MaxDirectories = 4 }, top + " .hid/x sub/b sub/deep/ sub/deep/c", 0},
+		{"no directories", func(o *fsops.WalkOptions) { o.MaxDirectories = 0 }, "", fsops.WalkedDirectories},
+		{"none that are hidden", func(o *fsops.WalkOptions) { o.SkipHidden = true }, top + " sub/b sub/deep/ sub/deep/c", 0},
+		{"what is not ignored", func(o *fsops.WalkOptions) { o.Ignore = globs }, "a dang-> fifo loop-> sub/ up-> sub/b", 0},
+		{"what links lead to", func(o *fsops.WalkOptions) { o.FollowDirectoryLinks = true },
+			".h .hid/ a dang-> fifo ld->/ lf-> loop->/ sub/ up->/ .hid/x ld/b ld/deep/ up/o ld/deep/c", 0},
+	}
+	for _, tt := range tests {
+		f, limit := walk(t, dir+"/d", tt.change)
+		if got := strings.Join(f.lines(), " "); got != tt.want || limit != tt.limit || f.errs != nil {
+			t.Errorf("%s: %s (limit %v, errors %v), want %s (%v)", tt.name, got, limit, f.errs, tt.want, tt.limit)
+		}
+	}
+	if f, _ := walk(t, dir+"/d/ld", nil); strings.Join(f.lines(), " ") != "b deep/ deep/c" {
+		t.Errorf("a link as the first: %v", f.lines())
+	}
+	for root, want := range map[string]struct {
+		kind  fsops.Kind
+		errno unix.Errno
+	}{
+		"/d/a": {fsops.NotADirectory, 0}, "/d/fifo": {fsops.NotADirectory, 0}, "/d/a/x": {fsops.NotADirectory, unix.ENOTDIR},
+		"/none": {fsops.NotFound, unix.ENOENT}, "/d/dang": {fsops.NotFound, unix.ENOENT},
+	} {
+		_, err := fsops.Walk(t.Context(), dir+root, everything, &found{})
+		wantError(t, root, err, want.kind, want.errno)
+	}
+}
+
+func TestWalkTellsMetadata(t *testing.T) {
+	dir := build(t, "f mode=640 = content", "l -> f", "d/")
+	f, _ := walk(t, dir, func(o *fsops.WalkOptions) { o.WantMetadata = true })
+	if len(f.entries) != 3 {
+		t.Fatalf("%+v", f.entries)
+	}
+	for i, want := range []struct {
+		mode   uint32
+		size   int64
+		target string
+	}{{0o755, 0, ""}, {0o640, 7, ""}, {0o777, 1, "f"}} {
+		e := f.entries[i]
+		if e.Metadata.Type != e.Type || e.Metadata.Mode != want.mode || e.Type != fsops.Directory && e.Metadata.Size != want.size || e.LinkTarget != want.target {
+			t.Errorf("%+v, want %+v", e, want)
+		}
+	}
+}
+
+func TestWalkTellsNamesThatAreNotText(t *testing.T) {
+	dir := build(t, "b\xff/", "b\xff/x\n = ", "a = ")
+	f, _ := walk(t, dir, nil)
+	if got := f.lines(); !slices.Equal(got, []string{"a", "b\xff/", "b\xff/x\n"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// A tree can be deeper than a path is long, and than descriptors there are.
+func TestWalkOfADeepTree(t *testing.T) {
+	dir := t.TempDir()
+	const depth = 3000
+	t.Cleanup(func() {
+		if err := fsops.Remove(context.Background(), dir+"/top", fsops.Removal{Recursive: true}); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Mkdir(dir+"/top", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	nest(t, dir+"/top", depth)
+	deepest := 0
+	f := &found{batch: func(entries []fsops.WalkEntry) error {
+		deepest = strings.Count(entries[len(entries)-1].Path, "/")
+		return nil
+	}}
+	limit, err := fsops.Walk(t.Context(), dir+"/top", everything, f)
+	if err != nil || limit != 0 || f.errs != nil || len(f.entries) < depth || deepest < depth-1 {
+		t.Errorf("%d entries, the deepest at %d, limit %v, %d errors, %v", len(f.entries), deepest, limit, len(f.errs), err)
+	}
+}
+
+// A link that has taken the place of a directory since it was found is not
+// followed.
+func TestWalkDoesNotLeaveItsTree(t *testing.T) {
+	lines := []string{"secret/", "secret/s = ", "top/", "top/z/", "top/l -> ../secret"}
+	for i := range fsops.MaxEntries {
+		lines = append(lines, fmt.Sprintf("top/a%04d = ", i))
+	}
+	dir := build(t, lines...)
+	swap := func([]fsops.WalkEntry) error {
+		return unix.Renameat2(unix.AT_FDCWD, dir+"/top/z", unix.AT_FDCWD, dir+"/top/l", unix.RENAME_EXCHANGE)
+	}
+	f := &found{}
+	f.batch = func(entries []fsops.WalkEntry) error {
+		f.batch = nil
+		return swap(entries)
+	}
+	if _, err := fsops.Walk(t.Context(), dir+"/top", everything, f); err != nil {
+		t.Fatal(err)
+	}
+	if f.errs["z"] == nil || slices.Contains(f.lines(), "z/s") {
+		t.Errorf("the errors are %v, the last entry is %s", f.errs, f.lines()[len(f.entries)-1])
+	}
+}
+
+func TestWalkEndsWithItsListenerAndItsContext(t *testing.T) {
+	dir := build(t, "d/", "d/f = ")
+	enough := errors.New("enough")
+	f := &found{batch: func([]fsops.WalkEntry) error { return enough }}
+	if _, err := fsops.Walk(t.Context(), dir, everything, f); err != enough {
+		t.Errorf("Walk = %v", err)
+	}
+	ctx, cancel := called(t)
+	cancel(enough)
+	if _, err := fsops.Walk(ctx, dir, everything, &found{}); err != enough {
+		t.Errorf("Walk = %v", err)
+	}
+}
+
+// The queue of a walk is bounded, whatever its tree is like.
+func TestWalkReadsSoManyDirectories(t *testing.T) {
+	dir := t.TempDir()
+	const some = 100
+	for i := range some {
+		if err := os.MkdirAll(fmt.Sprintf("%s/d%02d/inner", dir, i), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, most := range []int{1, 50, 2 * some, 2*some + 1} {
+		f, limit := walk(t, dir, func(o *fsops.WalkOptions) { o.MaxDirectories = most })
+		if told := some + min(most-1, some); len(f.entries) != told || (limit == fsops.WalkedDirectories) != (most <= 2*some) {
+			t.Errorf("%d directories: %d entries, limit %v, want %d", most, len(f.entries), limit, told)
+		}
+	}
+}
