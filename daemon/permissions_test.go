@@ -59,6 +59,7 @@ var permissions = map[string]string{
 	"/execwire.v1.FileSystemService/CreateDirectory":  "write_files",
 	"/execwire.v1.FileSystemService/RemovePath":       "write_files",
 	"/execwire.v1.FileSystemService/CopyPath":         "write_files",
+	"/execwire.v1.FileSystemService/WalkDirectory":    "read_files",
 	"/execwire.v1.FileSystemService/OpenFile":         "read_files",
 	"/execwire.v1.FileSystemService/ReadBlock":        "read_files",
 	"/execwire.v1.FileSystemService/CloseFile":        "read_files",

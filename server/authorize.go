@@ -51,6 +51,7 @@ var needs = map[string]need{
 	execwirev1.FileSystemService_GetMetadata_FullMethodName:      {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_ReadDirectory_FullMethodName:    {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_CanonicalizePath_FullMethodName: {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_WalkDirectory_FullMethodName:    {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_WriteFile_FullMethodName:        {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_UploadFile_FullMethodName:       {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_GetUpload_FullMethodName:        {permission: auth.WriteFiles},

@@ -1068,7 +1068,7 @@ var File_execwire_v1_filesystem_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
-	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
+	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -1133,7 +1133,8 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"I\n" +
 	"\x18CanonicalizePathResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath2\xcf\t\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath2\xa9\n" +
+	"\n" +
 	"\x11FileSystemService\x12G\n" +
 	"\bReadFile\x12\x1c.execwire.v1.ReadFileRequest\x1a\x1d.execwire.v1.ReadFileResponse\x12U\n" +
 	"\fDownloadFile\x12 .execwire.v1.DownloadFileRequest\x1a!.execwire.v1.DownloadFileResponse0\x01\x12J\n" +
@@ -1152,7 +1153,8 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\tReadBlock\x12\x1d.execwire.v1.ReadBlockRequest\x1a\x1e.execwire.v1.ReadBlockResponse\x12M\n" +
 	"\n" +
 	"WriteBlock\x12\x1e.execwire.v1.WriteBlockRequest\x1a\x1f.execwire.v1.WriteBlockResponse\x12J\n" +
-	"\tCloseFile\x12\x1d.execwire.v1.CloseFileRequest\x1a\x1e.execwire.v1.CloseFileResponseB\xab\x01\n" +
+	"\tCloseFile\x12\x1d.execwire.v1.CloseFileRequest\x1a\x1e.execwire.v1.CloseFileResponse\x12X\n" +
+	"\rWalkDirectory\x12!.execwire.v1.WalkDirectoryRequest\x1a\".execwire.v1.WalkDirectoryResponse0\x01B\xab\x01\n" +
 	"\x0fcom.execwire.v1B\x0fFilesystemProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 
 var (
@@ -1196,13 +1198,15 @@ var file_execwire_v1_filesystem_proto_goTypes = []any{
 	(*ReadBlockRequest)(nil),         // 24: execwire.v1.ReadBlockRequest
 	(*WriteBlockRequest)(nil),        // 25: execwire.v1.WriteBlockRequest
 	(*CloseFileRequest)(nil),         // 26: execwire.v1.CloseFileRequest
-	(*DownloadFileResponse)(nil),     // 27: execwire.v1.DownloadFileResponse
-	(*UploadFileResponse)(nil),       // 28: execwire.v1.UploadFileResponse
-	(*GetUploadResponse)(nil),        // 29: execwire.v1.GetUploadResponse
-	(*OpenFileResponse)(nil),         // 30: execwire.v1.OpenFileResponse
-	(*ReadBlockResponse)(nil),        // 31: execwire.v1.ReadBlockResponse
-	(*WriteBlockResponse)(nil),       // 32: execwire.v1.WriteBlockResponse
-	(*CloseFileResponse)(nil),        // 33: execwire.v1.CloseFileResponse
+	(*WalkDirectoryRequest)(nil),     // 27: execwire.v1.WalkDirectoryRequest
+	(*DownloadFileResponse)(nil),     // 28: execwire.v1.DownloadFileResponse
+	(*UploadFileResponse)(nil),       // 29: execwire.v1.UploadFileResponse
+	(*GetUploadResponse)(nil),        // 30: execwire.v1.GetUploadResponse
+	(*OpenFileResponse)(nil),         // 31: execwire.v1.OpenFileResponse
+	(*ReadBlockResponse)(nil),        // 32: execwire.v1.ReadBlockResponse
+	(*WriteBlockResponse)(nil),       // 33: execwire.v1.WriteBlockResponse
+	(*CloseFileResponse)(nil),        // 34: execwire.v1.CloseFileResponse
+	(*WalkDirectoryResponse)(nil),    // 35: execwire.v1.WalkDirectoryResponse
 }
 var file_execwire_v1_filesystem_proto_depIdxs = []int32{
 	17, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
@@ -1233,23 +1237,25 @@ var file_execwire_v1_filesystem_proto_depIdxs = []int32{
 	24, // 25: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
 	25, // 26: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
 	26, // 27: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
-	1,  // 28: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
-	27, // 29: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
-	3,  // 30: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
-	28, // 31: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
-	29, // 32: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
-	5,  // 33: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
-	7,  // 34: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
-	9,  // 35: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
-	12, // 36: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
-	14, // 37: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
-	16, // 38: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
-	30, // 39: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
-	31, // 40: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
-	32, // 41: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
-	33, // 42: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
-	28, // [28:43] is the sub-list for method output_type
-	13, // [13:28] is the sub-list for method input_type
+	27, // 28: execwire.v1.FileSystemService.WalkDirectory:input_type -> execwire.v1.WalkDirectoryRequest
+	1,  // 29: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
+	28, // 30: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
+	3,  // 31: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
+	29, // 32: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
+	30, // 33: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
+	5,  // 34: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
+	7,  // 35: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
+	9,  // 36: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
+	12, // 37: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
+	14, // 38: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
+	16, // 39: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
+	31, // 40: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
+	32, // 41: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
+	33, // 42: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
+	34, // 43: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
+	35, // 44: execwire.v1.FileSystemService.WalkDirectory:output_type -> execwire.v1.WalkDirectoryResponse
+	29, // [29:45] is the sub-list for method output_type
+	13, // [13:29] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -1263,6 +1269,7 @@ func file_execwire_v1_filesystem_proto_init() {
 	file_execwire_v1_filesystem_handle_proto_init()
 	file_execwire_v1_filesystem_metadata_proto_init()
 	file_execwire_v1_filesystem_transfer_proto_init()
+	file_execwire_v1_filesystem_walk_proto_init()
 	file_execwire_v1_sandbox_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -34,6 +34,7 @@ const (
 	FileSystemService_ReadBlock_FullMethodName        = "/execwire.v1.FileSystemService/ReadBlock"
 	FileSystemService_WriteBlock_FullMethodName       = "/execwire.v1.FileSystemService/WriteBlock"
 	FileSystemService_CloseFile_FullMethodName        = "/execwire.v1.FileSystemService/CloseFile"
+	FileSystemService_WalkDirectory_FullMethodName    = "/execwire.v1.FileSystemService/WalkDirectory"
 )
 
 // FileSystemServiceClient is the client API for FileSystemService service.
@@ -169,6 +170,15 @@ type FileSystemServiceClient interface {
 	// waited for, and come to their end. No such handle is as good. It may be
 	// repeated.
 	CloseFile(ctx context.Context, in *CloseFileRequest, opts ...grpc.CallOption) (*CloseFileResponse, error)
+	// WalkDirectory streams what is below a directory: breadth first, the names of
+	// each directory sorted by their bytes. Links are told and not followed, unless
+	// that is asked for; mount points are walked. A directory that cannot be read, or
+	// has become a link since it was found, is an error in the stream; one that the
+	// walk cannot begin with ends the call, NOT_A_DIRECTORY without errno if it is
+	// something else. The last message is the end. A client that stops reading holds
+	// up its own stream only. What changes meanwhile may be there or not. It may be
+	// repeated.
+	WalkDirectory(ctx context.Context, in *WalkDirectoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WalkDirectoryResponse], error)
 }
 
 type fileSystemServiceClient struct {
@@ -350,6 +360,25 @@ func (c *fileSystemServiceClient) CloseFile(ctx context.Context, in *CloseFileRe
 	return out, nil
 }
 
+func (c *fileSystemServiceClient) WalkDirectory(ctx context.Context, in *WalkDirectoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WalkDirectoryResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FileSystemService_ServiceDesc.Streams[3], FileSystemService_WalkDirectory_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WalkDirectoryRequest, WalkDirectoryResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileSystemService_WalkDirectoryClient = grpc.ServerStreamingClient[WalkDirectoryResponse]
+
 // FileSystemServiceServer is the server API for FileSystemService service.
 // All implementations must embed UnimplementedFileSystemServiceServer
 // for forward compatibility.
@@ -483,6 +512,15 @@ type FileSystemServiceServer interface {
 	// waited for, and come to their end. No such handle is as good. It may be
 	// repeated.
 	CloseFile(context.Context, *CloseFileRequest) (*CloseFileResponse, error)
+	// WalkDirectory streams what is below a directory: breadth first, the names of
+	// each directory sorted by their bytes. Links are told and not followed, unless
+	// that is asked for; mount points are walked. A directory that cannot be read, or
+	// has become a link since it was found, is an error in the stream; one that the
+	// walk cannot begin with ends the call, NOT_A_DIRECTORY without errno if it is
+	// something else. The last message is the end. A client that stops reading holds
+	// up its own stream only. What changes meanwhile may be there or not. It may be
+	// repeated.
+	WalkDirectory(*WalkDirectoryRequest, grpc.ServerStreamingServer[WalkDirectoryResponse]) error
 	mustEmbedUnimplementedFileSystemServiceServer()
 }
 
@@ -537,6 +575,9 @@ func (UnimplementedFileSystemServiceServer) WriteBlock(context.Context, *WriteBl
 }
 func (UnimplementedFileSystemServiceServer) CloseFile(context.Context, *CloseFileRequest) (*CloseFileResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseFile not implemented")
+}
+func (UnimplementedFileSystemServiceServer) WalkDirectory(*WalkDirectoryRequest, grpc.ServerStreamingServer[WalkDirectoryResponse]) error {
+	return status.Error(codes.Unimplemented, "method WalkDirectory not implemented")
 }
 func (UnimplementedFileSystemServiceServer) mustEmbedUnimplementedFileSystemServiceServer() {}
 func (UnimplementedFileSystemServiceServer) testEmbeddedByValue()                           {}
@@ -804,6 +845,17 @@ func _FileSystemService_CloseFile_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FileSystemService_WalkDirectory_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WalkDirectoryRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FileSystemServiceServer).WalkDirectory(m, &grpc.GenericServerStream[WalkDirectoryRequest, WalkDirectoryResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileSystemService_WalkDirectoryServer = grpc.ServerStreamingServer[WalkDirectoryResponse]
+
 // FileSystemService_ServiceDesc is the grpc.ServiceDesc for FileSystemService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -874,6 +926,11 @@ var FileSystemService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ReadDirectory",
 			Handler:       _FileSystemService_ReadDirectory_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WalkDirectory",
+			Handler:       _FileSystemService_WalkDirectory_Handler,
 			ServerStreams: true,
 		},
 	},
