@@ -42,3 +42,24 @@ func streamBase64(w io.Writer, begin string, next func() ([]byte, error)) error 
 	_, err := w.Write(append(jsonrpc.AppendBase64Text(gathered, left), `"}`...))
 	return err
 }
+
+// largeBytes is the data whose text does not fit into a buffer that is used again.
+const largeBytes = keptBuffer / 4 * 3
+
+// largeAnswer is a result whose last member, after begin, is large data: it goes
+// through a buffer that is used again, where an answer of its own would need a new
+// one each time.
+type largeAnswer struct {
+	begin string
+	data  []byte
+	leave func()
+}
+
+func (a *largeAnswer) streamTo(w io.Writer) error {
+	defer a.leave()
+	return streamBase64(w, a.begin, func() ([]byte, error) {
+		piece := a.data
+		a.data = nil
+		return piece, nil
+	})
+}

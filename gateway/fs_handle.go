@@ -121,6 +121,10 @@ func (p *fsReadBlockParams) run(ctx context.Context, r *request) (any, *jsonrpc.
 		}
 		return nil, r.handles.failure(handle, err)
 	}
+	if len(resp.GetData()) > largeBytes {
+		begin := `{"eof":` + strconv.FormatBool(resp.GetEof()) + `,"chunk":`
+		return &largeAnswer{begin: begin, data: resp.GetData(), leave: leave}, nil
+	}
 	return &fileBlock{data: resp.GetData(), eof: resp.GetEof(), leave: leave}, nil
 }
 

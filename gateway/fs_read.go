@@ -58,6 +58,8 @@ func (p *fsReadFileParams) read(ctx context.Context, r *request, leave func()) (
 	text, raw := p.path.forCore()
 	resp, err := r.fileSystem.ReadFile(ctx, &execwirev1.ReadFileRequest{Path: text, RawPath: raw}, grpc.MaxCallRecvMsgSize(maxCoreMessage))
 	switch {
+	case err == nil && len(resp.GetData()) > largeBytes:
+		return &largeAnswer{begin: contentBegin, data: resp.GetData(), leave: leave}, nil
 	case err == nil:
 		return &wholeFile{data: resp.GetData(), leave: leave}, nil
 	case reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE:
