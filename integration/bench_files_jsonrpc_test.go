@@ -18,18 +18,87 @@ func measureReadFileJSON(b *bench) []line {
 		c := b.dialRPCUnread(server.urls[jsonRPC])
 		b.readFileJSON(c, b.zeroFile(0), 0)
 		grown := server.growth(func() { b.readFileJSON(c, path, size) })
-		var floor, ours transfers
+		inBlocks := server.growth(func() { b.readBlocks(c, path, size, blocksAhead) })
+		var floor, ours, one, ahead transfers
 		for range b.sizes.fileRounds {
 			floor.addBytes(bare, size, func() { b.skipFrames(bare, size) })
 			ours.addBytes(server, size, func() { b.readFileJSON(c, path, size) })
+			one.addBytes(server, size, func() { b.readBlocks(c, path, size, 1) })
+			ahead.addBytes(server, size, func() { b.readBlocks(c, path, size, blocksAhead) })
 		}
 		b.raw("JSON-RPC, bare frames of %s: %.0f MiB/s, server CPU %.2f s/GiB", showMiB(size), floor.rate, floor.cpu)
 		b.raw("JSON-RPC, fs/readFile of %s: %.0f MiB/s, server CPU %.2f s/GiB, %s more memory for the first, %s resident after all", showMiB(size), ours.rate, ours.cpu, showMiB(grown), showMiB(server.resident()))
+		b.raw("JSON-RPC, fs/readBlock of %s: %.0f MiB/s, server CPU %.2f s/GiB", showMiB(size), one.rate, one.cpu)
+		b.raw("JSON-RPC, fs/readBlock of %s, %d ahead: %.0f MiB/s, server CPU %.2f s/GiB", showMiB(size), blocksAhead, ahead.rate, ahead.cpu)
 		lines = append(lines,
 			atLeast(fmt.Sprintf("read %s, JSON-RPC, fs/readFile", showMiB(size)), floor.rate.median(), ours.rate.median(), readRatio, "MiB/s"),
-			within("memory for it, JSON-RPC", grown, readGrowth, showMiB))
+			within("memory for it, JSON-RPC", grown, readGrowth, showMiB),
+			withoutBudget(atLeast(fmt.Sprintf("read %s, JSON-RPC, fs/readBlock, one after another", showMiB(size)), floor.rate.median(), one.rate.median(), 0, "MiB/s")),
+			atLeast(fmt.Sprintf("read %s, JSON-RPC, fs/readBlock, %d ahead", showMiB(size), blocksAhead), floor.rate.median(), ahead.rate.median(), readRatio, "MiB/s"),
+			within("memory for it, JSON-RPC, beyond that for fs/readFile", inBlocks, readGrowth, showMiB))
 	}
 	return lines
+}
+
+const (
+	// blockBytes is the largest block that can be asked for.
+	blockBytes = 1 << 20
+	// blocksAhead is how many blocks a client asks for that does not wait for each.
+	blocksAhead = 4
+)
+
+// readBlocks reads a file block by block, asking for so many at a time, and
+// checks its size.
+func (b *bench) readBlocks(c *benchRPC, path string, size int64, atOnce int) {
+	b.Helper()
+	id := processID()
+	c.ask(`{"id":0,"method":"fs/open","params":{"handleId":%q,"path":%q}}`, id, path)
+	asked, received, open := int64(0), int64(0), 0
+	for received < size {
+		for ; asked < size && open < atOnce; open++ {
+			c.send(opText, fmt.Appendf(nil, `{"id":1,"method":"fs/readBlock","params":{"handleId":%q,"offset":%d,"len":%d}}`, id, asked, blockBytes))
+			asked += blockBytes
+		}
+		n, err := c.skipBlock()
+		if err != nil || n == 0 {
+			b.Fatalf("%d bytes of %d came: %v", received, size, err)
+		}
+		received, open = received+n, open-1
+	}
+	if received != size {
+		b.Fatalf("%d bytes came of %d", received, size)
+	}
+	c.ask(`{"id":0,"method":"fs/close","params":{"handleId":%q}}`, id)
+}
+
+// ask sends a request, and wants a result.
+func (c *benchRPC) ask(format string, args ...any) {
+	c.tb.Helper()
+	c.send(opText, fmt.Appendf(nil, format, args...))
+	if m, err := c.next(); err != nil || !bytes.Contains(m, []byte(`"result"`)) {
+		c.tb.Fatalf("the answer is %.200s: %v", m, err)
+	}
+}
+
+// skipBlock receives the answer to fs/readBlock, and returns how many bytes are in
+// it, without decoding them.
+func (c *benchRPC) skipBlock() (n int64, err error) {
+	const key, after = `"chunk":"`, `"}}`
+	var length int64
+	begin := -1
+	var end []byte
+	err = c.pieces(func(piece []byte) {
+		if length == 0 {
+			begin = bytes.Index(piece, []byte(key)) + len(key)
+		}
+		length += int64(len(piece))
+		end = append(append(end[:0:0], end[max(0, len(end)-8):]...), piece[max(0, len(piece)-8):]...)
+	})
+	if err != nil || begin < len(key) || !bytes.HasSuffix(end, []byte(after)) {
+		return 0, fmt.Errorf("an answer of %d bytes ends with %q: %w", length, end, err)
+	}
+	text := length - int64(begin+len(after))
+	return text/4*3 - int64(bytes.Count(end, []byte("="))), nil
 }
 
 // skipFrames receives n bytes of the floor and checks that they are n.

@@ -115,9 +115,7 @@ func measureWriteFile(b *bench) []line {
 		}
 		b.raw("%s, bare stream written to a file: %.0f MiB/s, server CPU %.2f s/GiB", transport, floor.rate, floor.cpu)
 		b.raw("%s, UploadFile: %.0f MiB/s, server CPU %.2f s/GiB, %s more memory", transport, ours.rate, ours.cpu, showMiB(server.peak()-before))
-		written := atLeast(fmt.Sprintf("write %s, %s", showMiB(size), transport), floor.rate.median(), ours.rate.median(), 0, "MiB/s")
-		written.budget = noBudget
-		lines = append(lines, written)
+		lines = append(lines, withoutBudget(atLeast(fmt.Sprintf("write %s, %s", showMiB(size), transport), floor.rate.median(), ours.rate.median(), 0, "MiB/s")))
 	}
 	return lines
 }

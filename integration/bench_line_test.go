@@ -41,6 +41,12 @@ func within[T ~int64](what string, ours, limit T, format func(T) string) line {
 // noBudget is the budget of a figure that is reported and has none.
 const noBudget = "–"
 
+// withoutBudget is a line that is only reported.
+func withoutBudget(l line) line {
+	l.budget = noBudget
+	return l
+}
+
 // showTime writes a duration with three significant digits.
 func showTime(d time.Duration) string {
 	switch {
