@@ -42,6 +42,16 @@ var fileErrors = map[fsops.Kind]translation{
 	fsops.TooManyUploads:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS},
 	fsops.MountPoint:          {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_MOUNT_POINT},
 	fsops.Exhausted:           {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_SYSTEM_LIMIT},
+	fsops.TooManyWatches:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES},
+	fsops.TooManyAwaitedPaths: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES},
+	fsops.WatchUnavailable:    {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE},
+}
+
+// watchQuotas are the settings that bound what is watched.
+var watchQuotas = map[fsops.Kind]string{
+	fsops.TooManyWatches:      "watches_per_principal",
+	fsops.TooManyAwaitedPaths: "awaited_paths_per_principal",
+	fsops.WatchUnavailable:    "watched_directories_per_watch",
 }
 
 func fromFiles(err *fsops.Error) error {
@@ -74,6 +84,11 @@ func fromFiles(err *fsops.Error) error {
 		metadata["limit"] = limit
 		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
 			{Subject: "uploads_per_principal", Description: "at most " + limit + " unfinished uploads"}}})
+	}
+	if setting, ok := watchQuotas[err.Kind]; ok && err.Limit > 0 {
+		metadata["limit"] = limit
+		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
+			{Subject: setting, Description: "at most " + limit}}})
 	}
 	return failure(t.code, t.reason, metadata, text, details...)
 }

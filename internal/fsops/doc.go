@@ -1,5 +1,5 @@
-// Package fsops opens, reads, writes, lists, copies and removes the files that
-// users name. It is the only package that opens users' paths.
+// Package fsops opens, reads, writes, lists, copies, removes and watches the files
+// that users name. It is the only package that opens users' paths.
 //
 // Paths are absolute, and cleaned lexically before use. A call never waits for
 // another process, nor disturbs one: special files are refused without being

@@ -39,6 +39,9 @@ const (
 	UploadTakenOver                     // another stream goes on with the upload
 	TooManyUploads                      // of one owner, as many as Error.Limit
 	MountPoint                          // the root of a mounted file system
+	TooManyWatches                      // the owner watches Error.Limit directories
+	TooManyAwaitedPaths                 // the owner awaits Error.Limit paths
+	WatchUnavailable                    // the system has no more to watch with, or one watch exceeds Error.Limit directories
 	Exhausted                           // out of descriptors or memory: may pass
 )
 
@@ -69,6 +72,9 @@ var kindNames = map[Kind]string{
 	UploadTakenOver:     "upload taken over",
 	TooManyUploads:      "too many uploads",
 	MountPoint:          "mount point",
+	TooManyWatches:      "too many watches",
+	TooManyAwaitedPaths: "too many awaited paths",
+	WatchUnavailable:    "watch unavailable",
 	Exhausted:           "exhausted",
 }
 
@@ -118,7 +124,8 @@ type Error struct {
 	// Errno is what the kernel said, or 0 where we refused before it could.
 	Errno syscall.Errno
 	// Limit is what was exceeded: bytes of TooLarge and UploadOffsetInvalid,
-	// directories of TreeTooDeep, uploads of TooManyUploads.
+	// directories of TreeTooDeep and, unless 0, WatchUnavailable, uploads of
+	// TooManyUploads, watches of TooManyWatches, paths of TooManyAwaitedPaths.
 	Limit int64
 	// Err says what is wrong, and how to mend it.
 	Err error

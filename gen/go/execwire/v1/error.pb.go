@@ -260,6 +260,15 @@ const (
 	// Another stream goes on with the upload; this one has ended and should not be
 	// resumed. ABORTED.
 	ErrorReason_ERROR_REASON_UPLOAD_TAKEN_OVER ErrorReason = 97
+	// The principal watches as many directories, or awaits as many paths, as it
+	// may; metadata "limit" says how many, and QuotaFailure which limit it is. End
+	// some. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_TOO_MANY_WATCHES ErrorReason = 94
+	// A directory cannot be watched: the server's user has no more inotify watches
+	// or instances, of which the message names the sysctl to raise, or there are
+	// more directories below it than one watch reaches; then metadata "limit" says
+	// how many that are. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE ErrorReason = 95
 )
 
 // Enum value maps for ErrorReason.
@@ -342,6 +351,8 @@ var (
 		93: "ERROR_REASON_TOO_MANY_UPLOADS",
 		96: "ERROR_REASON_MOUNT_POINT",
 		97: "ERROR_REASON_UPLOAD_TAKEN_OVER",
+		94: "ERROR_REASON_TOO_MANY_WATCHES",
+		95: "ERROR_REASON_WATCH_UNAVAILABLE",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                0,
@@ -421,6 +432,8 @@ var (
 		"ERROR_REASON_TOO_MANY_UPLOADS":           93,
 		"ERROR_REASON_MOUNT_POINT":                96,
 		"ERROR_REASON_UPLOAD_TAKEN_OVER":          97,
+		"ERROR_REASON_TOO_MANY_WATCHES":           94,
+		"ERROR_REASON_WATCH_UNAVAILABLE":          95,
 	}
 )
 
@@ -455,7 +468,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xb3\x15\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xfa\x15\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -534,7 +547,9 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\"ERROR_REASON_TOO_MANY_FILE_HANDLES\x10\\\x12!\n" +
 	"\x1dERROR_REASON_TOO_MANY_UPLOADS\x10]\x12\x1c\n" +
 	"\x18ERROR_REASON_MOUNT_POINT\x10`\x12\"\n" +
-	"\x1eERROR_REASON_UPLOAD_TAKEN_OVER\x10aB\xa6\x01\n" +
+	"\x1eERROR_REASON_UPLOAD_TAKEN_OVER\x10a\x12!\n" +
+	"\x1dERROR_REASON_TOO_MANY_WATCHES\x10^\x12\"\n" +
+	"\x1eERROR_REASON_WATCH_UNAVAILABLE\x10_B\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

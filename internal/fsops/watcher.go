@@ -1,0 +1,106 @@
+package fsops
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// WatcherOptions bound what watches take. Each of them must be above 0.
+type WatcherOptions struct {
+	// Watches is how many watches of directories one owner may have at once.
+	Watches int
+	// AwaitedPaths is how many paths one owner may await at once, over all its
+	// calls.
+	AwaitedPaths int
+	// Directories is how many directories one watch may reach.
+	Directories int
+	// PendingBytes is how much may wait for whoever takes what a watch has to tell,
+	// as bytes of names with a few more for each. Beyond that the watch overflows.
+	PendingBytes int
+}
+
+// Watcher tells what happens to files, by inotify. There is one instance of that
+// for everybody, because a user has few of them; it and its goroutine exist while
+// somebody watches. It is used through the system calls because libraries for it
+// take paths and not descriptors, watch no trees or miss what happens while a
+// tree is entered, and know no two who watch the same directory.
+type Watcher struct {
+	options WatcherOptions
+
+	mu      sync.Mutex
+	inotify *inotify       // guarded by mu; nil while nobody watches
+	users   int            // guarded by mu; of inotify
+	watches map[string]int // guarded by mu; by owner
+	awaited map[string]int // guarded by mu; by owner
+}
+
+// NewWatcher returns a watcher. It holds nothing while nobody watches, so there
+// is nothing to close.
+func NewWatcher(options WatcherOptions) *Watcher {
+	return &Watcher{options: options, watches: make(map[string]int), awaited: make(map[string]int)}
+}
+
+// quota is what is counted of an owner.
+type quota struct {
+	kind   Kind           // of the error
+	counts map[string]int // guarded by mu of Watcher; by owner
+	n      int            // what is counted
+	limit  int
+}
+
+// enter counts something of an owner and returns the instance. leave is to be
+// called once in the end.
+func (w *Watcher) enter(verb, path, owner string, q quota) (i *inotify, leave func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q.counts[owner]+q.n > q.limit {
+		refusal := refused(q.kind, verb, path, fmt.Sprintf("%d are watched or awaited already, and there may be %d: end some", q.counts[owner], q.limit))
+		refusal.Limit = int64(q.limit)
+		return nil, nil, refusal
+	}
+	if w.inotify == nil {
+		if w.inotify, err = openInotify(); err != nil {
+			return nil, nil, unwatchable(verb, path, err)
+		}
+	}
+	i = w.inotify
+	w.users++
+	q.counts[owner] += q.n
+	return i, func() { w.leave(owner, q) }, nil
+}
+
+// leave ends the instance with the last who uses it. Whoever comes meanwhile
+// waits, so that there are never two.
+func (w *Watcher) leave(owner string, q quota) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q.counts[owner] -= q.n; q.counts[owner] == 0 {
+		delete(q.counts, owner)
+	}
+	if w.users--; w.users == 0 {
+		w.inotify.close()
+		w.inotify = nil
+	}
+}
+
+// unwatchable types what the kernel said about watching a path.
+func unwatchable(verb, path string, err error) *Error {
+	why := ""
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		why = "the server's user has no more inotify watches: raise the sysctl fs.inotify.max_user_watches, or user.max_inotify_watches of its user namespace"
+	case errors.Is(err, unix.EMFILE):
+		why = "the server's user has no more inotify instances, or the server no more descriptors: raise the sysctl fs.inotify.max_user_instances, or user.max_inotify_instances of its user namespace, or the limit of open files"
+	case errors.Is(err, os.ErrClosed):
+		return refused(Failed, verb, path, "nothing is watched any more")
+	default:
+		return failed(verb, path, err).(*Error)
+	}
+	typed := refused(WatchUnavailable, verb, path, why)
+	errors.As(err, &typed.Errno)
+	return typed
+}
