@@ -176,7 +176,9 @@ func limits(cfg config.Config) server.Limits {
 		HTTPRequests:    int(cfg.HTTPRequests),
 		HTTPHead:        int(cfg.HTTPHead),
 		FileHandles:     int(cfg.FileHandles),
-		FileHandleIdle:  time.Duration(cfg.FileHandleIdleTime),
+		Watches:         int(cfg.Watches), AwaitedPaths: int(cfg.AwaitedPaths),
+		WatchedDirectories: int(cfg.WatchedDirectories), WatchPending: int(cfg.WatchPending),
+		FileHandleIdle: time.Duration(cfg.FileHandleIdleTime),
 	}
 }
 

@@ -52,6 +52,8 @@ var needs = map[string]need{
 	execwirev1.FileSystemService_ReadDirectory_FullMethodName:    {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_CanonicalizePath_FullMethodName: {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_WalkDirectory_FullMethodName:    {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_WatchDirectory_FullMethodName:   {permission: auth.ReadFiles},
+	execwirev1.FileSystemService_AwaitPaths_FullMethodName:       {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_WriteFile_FullMethodName:        {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_UploadFile_FullMethodName:       {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_GetUpload_FullMethodName:        {permission: auth.WriteFiles},

@@ -168,3 +168,16 @@ func TestNobodyMayCall(t *testing.T) {
 		t.Errorf("authorize = %v", err)
 	}
 }
+
+func TestEveryChangeAndLossIsTranslated(t *testing.T) {
+	for kind := fsops.Created; kind <= fsops.Removed; kind++ {
+		if changeKinds[kind] == 0 {
+			t.Errorf("change %d is not translated", kind)
+		}
+	}
+	for reason := fsops.LostRemoved; reason <= fsops.LostNotAllowed; reason++ {
+		if lostReasons[reason] == 0 {
+			t.Errorf("loss %d is not translated", reason)
+		}
+	}
+}

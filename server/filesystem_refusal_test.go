@@ -96,7 +96,8 @@ func TestConfinedFilesAreNotTouched(t *testing.T) {
 	if err == nil {
 		_, err = download.Recv()
 	}
-	failures = append(failures, err)
+	failures = append(failures, err, f.refusedWatch(&execwirev1.WatchDirectoryRequest{Path: dir, Sandbox: confined}),
+		f.refusedWait(&execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{Path: path}}, Sandbox: confined}))
 	for _, err := range failures {
 		expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE)
 	}

@@ -51,6 +51,9 @@ type Limits struct {
 	// open.
 	FileHandles    int
 	FileHandleIdle time.Duration
+	// Watches, AwaitedPaths, WatchedDirectories and WatchPending bound what callers
+	// watch; see fsops.WatcherOptions.
+	Watches, AwaitedPaths, WatchedDirectories, WatchPending int
 	// MaxWait cuts the waits of ReadOutput and WaitProcess.
 	MaxWait time.Duration
 }
@@ -89,6 +92,7 @@ type Config struct {
 type Server struct {
 	cfg       Config
 	uploads   *fsops.Uploads
+	watcher   *fsops.Watcher
 	receivers sync.WaitGroup // goroutines that outlive their handler by a moment
 }
 
@@ -97,7 +101,11 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg, uploads: fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads)}
+	uploads := fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads)
+	return &Server{cfg: cfg, uploads: uploads, watcher: fsops.NewWatcher(fsops.WatcherOptions{
+		Watches: cfg.Limits.Watches, AwaitedPaths: cfg.Limits.AwaitedPaths,
+		Directories: cfg.Limits.WatchedDirectories, PendingBytes: cfg.Limits.WatchPending,
+	})}
 }
 
 // Register adds the services to a gRPC server or an in-process channel.

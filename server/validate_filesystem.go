@@ -37,6 +37,10 @@ func validateFiles(m proto.Message) (err error, handled bool) {
 		return validateLength("upload_id", m.GetUploadId(), MaxUploadIDBytes), true
 	case *execwirev1.WalkDirectoryRequest:
 		return validateWalk(m), true
+	case *execwirev1.WatchDirectoryRequest:
+		return validateWatch(m), true
+	case *execwirev1.AwaitPathsRequest:
+		return validateAwait(m), true
 	case *execwirev1.DownloadFileRequest:
 		if m.GetOffset() > math.MaxInt64 {
 			return invalidField("offset", fmt.Sprintf("is %d: use at most %d", m.GetOffset(), math.MaxInt64)), true

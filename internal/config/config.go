@@ -54,6 +54,14 @@ type Config struct {
 	UploadRetention Duration `name:"upload_retention" default:"10m" unit:"duration" min:"1s" max:"24h" help:"How long what was received of an upload is kept after its stream was cut, so that another one can go on with it. Its space on the disk is taken for that long."`
 	// Uploads bounds those of one principal.
 	Uploads Count `name:"uploads_per_principal" default:"64" unit:"uploads" min:"1" max:"10000" help:"Unfinished uploads of one principal that can be gone on with. Each has two files open."`
+	// Watches bounds the watches of directories of one principal.
+	Watches Count `name:"watches_per_principal" default:"1000" unit:"watches" min:"1" max:"100000" help:"Directories that one principal may watch at once, each with those below it. Further watches are refused."`
+	// WatchedDirectories bounds one watch.
+	WatchedDirectories Count `name:"watched_directories_per_watch" default:"100000" unit:"directories" min:"1" max:"10000000" help:"Directories that one recursive watch reaches, of each of which the kernel keeps about 1KiB. A tree that has more is refused; those that come later are told as lost. The kernel has bounds of its own: fs.inotify.max_user_watches."`
+	// WatchPending bounds what waits to be told of one watch.
+	WatchPending Bytes `name:"watch_pending_bytes" default:"1MiB" unit:"bytes" min:"4KiB" max:"64MiB" help:"Changes that may wait for the client of one watch to read them, and as much again for the server to look at them. Beyond that changes are dropped and the client is told to look at everything again."`
+	// AwaitedPaths bounds the paths that one principal waits for.
+	AwaitedPaths Count `name:"awaited_paths_per_principal" default:"100000" unit:"paths" min:"1" max:"10000000" help:"Paths that one principal may await at once, over all its calls of AwaitPaths. Further calls are refused."`
 	// Connections bounds the connections of one listener.
 	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one is closed at once, or takes the place of the oldest that nobody was let in on, where somebody has to be: with TLS, with a table of principals, or for websockets with ws_auth."`
 	// Streams bounds the calls of one connection.

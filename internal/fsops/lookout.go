@@ -7,9 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is how many links a path may go through, as with the kernel.
-const maxLinks = 40
-
 // lookout sees to where a path leads, and is poked when that may have changed: by
 // watching each name on the way, those in links too. It is used by one goroutine.
 type lookout struct {

@@ -1068,7 +1068,7 @@ var File_execwire_v1_filesystem_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
-	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
+	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\"execwire/v1/filesystem_watch.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -1133,8 +1133,7 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"I\n" +
 	"\x18CanonicalizePathResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath2\xa9\n" +
-	"\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath2\xd7\v\n" +
 	"\x11FileSystemService\x12G\n" +
 	"\bReadFile\x12\x1c.execwire.v1.ReadFileRequest\x1a\x1d.execwire.v1.ReadFileResponse\x12U\n" +
 	"\fDownloadFile\x12 .execwire.v1.DownloadFileRequest\x1a!.execwire.v1.DownloadFileResponse0\x01\x12J\n" +
@@ -1154,7 +1153,10 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
 	"WriteBlock\x12\x1e.execwire.v1.WriteBlockRequest\x1a\x1f.execwire.v1.WriteBlockResponse\x12J\n" +
 	"\tCloseFile\x12\x1d.execwire.v1.CloseFileRequest\x1a\x1e.execwire.v1.CloseFileResponse\x12X\n" +
-	"\rWalkDirectory\x12!.execwire.v1.WalkDirectoryRequest\x1a\".execwire.v1.WalkDirectoryResponse0\x01B\xab\x01\n" +
+	"\rWalkDirectory\x12!.execwire.v1.WalkDirectoryRequest\x1a\".execwire.v1.WalkDirectoryResponse0\x01\x12[\n" +
+	"\x0eWatchDirectory\x12\".execwire.v1.WatchDirectoryRequest\x1a#.execwire.v1.WatchDirectoryResponse0\x01\x12O\n" +
+	"\n" +
+	"AwaitPaths\x12\x1e.execwire.v1.AwaitPathsRequest\x1a\x1f.execwire.v1.AwaitPathsResponse0\x01B\xab\x01\n" +
 	"\x0fcom.execwire.v1B\x0fFilesystemProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 
 var (
@@ -1199,14 +1201,18 @@ var file_execwire_v1_filesystem_proto_goTypes = []any{
 	(*WriteBlockRequest)(nil),        // 25: execwire.v1.WriteBlockRequest
 	(*CloseFileRequest)(nil),         // 26: execwire.v1.CloseFileRequest
 	(*WalkDirectoryRequest)(nil),     // 27: execwire.v1.WalkDirectoryRequest
-	(*DownloadFileResponse)(nil),     // 28: execwire.v1.DownloadFileResponse
-	(*UploadFileResponse)(nil),       // 29: execwire.v1.UploadFileResponse
-	(*GetUploadResponse)(nil),        // 30: execwire.v1.GetUploadResponse
-	(*OpenFileResponse)(nil),         // 31: execwire.v1.OpenFileResponse
-	(*ReadBlockResponse)(nil),        // 32: execwire.v1.ReadBlockResponse
-	(*WriteBlockResponse)(nil),       // 33: execwire.v1.WriteBlockResponse
-	(*CloseFileResponse)(nil),        // 34: execwire.v1.CloseFileResponse
-	(*WalkDirectoryResponse)(nil),    // 35: execwire.v1.WalkDirectoryResponse
+	(*WatchDirectoryRequest)(nil),    // 28: execwire.v1.WatchDirectoryRequest
+	(*AwaitPathsRequest)(nil),        // 29: execwire.v1.AwaitPathsRequest
+	(*DownloadFileResponse)(nil),     // 30: execwire.v1.DownloadFileResponse
+	(*UploadFileResponse)(nil),       // 31: execwire.v1.UploadFileResponse
+	(*GetUploadResponse)(nil),        // 32: execwire.v1.GetUploadResponse
+	(*OpenFileResponse)(nil),         // 33: execwire.v1.OpenFileResponse
+	(*ReadBlockResponse)(nil),        // 34: execwire.v1.ReadBlockResponse
+	(*WriteBlockResponse)(nil),       // 35: execwire.v1.WriteBlockResponse
+	(*CloseFileResponse)(nil),        // 36: execwire.v1.CloseFileResponse
+	(*WalkDirectoryResponse)(nil),    // 37: execwire.v1.WalkDirectoryResponse
+	(*WatchDirectoryResponse)(nil),   // 38: execwire.v1.WatchDirectoryResponse
+	(*AwaitPathsResponse)(nil),       // 39: execwire.v1.AwaitPathsResponse
 }
 var file_execwire_v1_filesystem_proto_depIdxs = []int32{
 	17, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
@@ -1238,24 +1244,28 @@ var file_execwire_v1_filesystem_proto_depIdxs = []int32{
 	25, // 26: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
 	26, // 27: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
 	27, // 28: execwire.v1.FileSystemService.WalkDirectory:input_type -> execwire.v1.WalkDirectoryRequest
-	1,  // 29: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
-	28, // 30: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
-	3,  // 31: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
-	29, // 32: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
-	30, // 33: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
-	5,  // 34: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
-	7,  // 35: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
-	9,  // 36: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
-	12, // 37: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
-	14, // 38: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
-	16, // 39: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
-	31, // 40: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
-	32, // 41: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
-	33, // 42: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
-	34, // 43: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
-	35, // 44: execwire.v1.FileSystemService.WalkDirectory:output_type -> execwire.v1.WalkDirectoryResponse
-	29, // [29:45] is the sub-list for method output_type
-	13, // [13:29] is the sub-list for method input_type
+	28, // 29: execwire.v1.FileSystemService.WatchDirectory:input_type -> execwire.v1.WatchDirectoryRequest
+	29, // 30: execwire.v1.FileSystemService.AwaitPaths:input_type -> execwire.v1.AwaitPathsRequest
+	1,  // 31: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
+	30, // 32: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
+	3,  // 33: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
+	31, // 34: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
+	32, // 35: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
+	5,  // 36: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
+	7,  // 37: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
+	9,  // 38: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
+	12, // 39: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
+	14, // 40: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
+	16, // 41: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
+	33, // 42: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
+	34, // 43: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
+	35, // 44: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
+	36, // 45: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
+	37, // 46: execwire.v1.FileSystemService.WalkDirectory:output_type -> execwire.v1.WalkDirectoryResponse
+	38, // 47: execwire.v1.FileSystemService.WatchDirectory:output_type -> execwire.v1.WatchDirectoryResponse
+	39, // 48: execwire.v1.FileSystemService.AwaitPaths:output_type -> execwire.v1.AwaitPathsResponse
+	31, // [31:49] is the sub-list for method output_type
+	13, // [13:31] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -1270,6 +1280,7 @@ func file_execwire_v1_filesystem_proto_init() {
 	file_execwire_v1_filesystem_metadata_proto_init()
 	file_execwire_v1_filesystem_transfer_proto_init()
 	file_execwire_v1_filesystem_walk_proto_init()
+	file_execwire_v1_filesystem_watch_proto_init()
 	file_execwire_v1_sandbox_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -35,6 +35,8 @@ const (
 	FileSystemService_WriteBlock_FullMethodName       = "/execwire.v1.FileSystemService/WriteBlock"
 	FileSystemService_CloseFile_FullMethodName        = "/execwire.v1.FileSystemService/CloseFile"
 	FileSystemService_WalkDirectory_FullMethodName    = "/execwire.v1.FileSystemService/WalkDirectory"
+	FileSystemService_WatchDirectory_FullMethodName   = "/execwire.v1.FileSystemService/WatchDirectory"
+	FileSystemService_AwaitPaths_FullMethodName       = "/execwire.v1.FileSystemService/AwaitPaths"
 )
 
 // FileSystemServiceClient is the client API for FileSystemService service.
@@ -179,6 +181,26 @@ type FileSystemServiceClient interface {
 	// up its own stream only. What changes meanwhile may be there or not. It may be
 	// repeated.
 	WalkDirectory(ctx context.Context, in *WalkDirectoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WalkDirectoryResponse], error)
+	// WatchDirectory tells what happens in a directory, until the call is cancelled
+	// or the directory is lost: removed, moved, replaced or unmounted. First comes
+	// started, and nothing that happens after that is missed: changes come when they
+	// have settled, at most one for each path. A client that stops reading holds up
+	// nobody; what there is no room for, watch_pending_bytes, is told as an overflow.
+	// Directories that cannot be watched are told as lost, those that are there at
+	// the beginning too, unless there are too many: then, as when the system has no
+	// more to watch with, the call fails with WATCH_UNAVAILABLE. A principal has at
+	// most watches_per_principal; more are TOO_MANY_WATCHES. What is not a directory
+	// is NOT_A_DIRECTORY. What is mounted over a directory below is not told, nor
+	// what other machines do on a file system that is shared with them. It may be
+	// repeated.
+	WatchDirectory(ctx context.Context, in *WatchDirectoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDirectoryResponse], error)
+	// AwaitPaths waits until one of the paths that are missing exists, or one of
+	// those that are present does not any more. First comes started, then, when it
+	// happens, which may be at once, which path it is, and the call ends. What came
+	// and has gone again may be missed. A principal awaits at most
+	// awaited_paths_per_principal; more are TOO_MANY_WATCHES. Where the system has
+	// no more to watch with, it fails with WATCH_UNAVAILABLE. It may be repeated.
+	AwaitPaths(ctx context.Context, in *AwaitPathsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AwaitPathsResponse], error)
 }
 
 type fileSystemServiceClient struct {
@@ -379,6 +401,44 @@ func (c *fileSystemServiceClient) WalkDirectory(ctx context.Context, in *WalkDir
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FileSystemService_WalkDirectoryClient = grpc.ServerStreamingClient[WalkDirectoryResponse]
 
+func (c *fileSystemServiceClient) WatchDirectory(ctx context.Context, in *WatchDirectoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDirectoryResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FileSystemService_ServiceDesc.Streams[4], FileSystemService_WatchDirectory_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchDirectoryRequest, WatchDirectoryResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileSystemService_WatchDirectoryClient = grpc.ServerStreamingClient[WatchDirectoryResponse]
+
+func (c *fileSystemServiceClient) AwaitPaths(ctx context.Context, in *AwaitPathsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AwaitPathsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FileSystemService_ServiceDesc.Streams[5], FileSystemService_AwaitPaths_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AwaitPathsRequest, AwaitPathsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileSystemService_AwaitPathsClient = grpc.ServerStreamingClient[AwaitPathsResponse]
+
 // FileSystemServiceServer is the server API for FileSystemService service.
 // All implementations must embed UnimplementedFileSystemServiceServer
 // for forward compatibility.
@@ -521,6 +581,26 @@ type FileSystemServiceServer interface {
 	// up its own stream only. What changes meanwhile may be there or not. It may be
 	// repeated.
 	WalkDirectory(*WalkDirectoryRequest, grpc.ServerStreamingServer[WalkDirectoryResponse]) error
+	// WatchDirectory tells what happens in a directory, until the call is cancelled
+	// or the directory is lost: removed, moved, replaced or unmounted. First comes
+	// started, and nothing that happens after that is missed: changes come when they
+	// have settled, at most one for each path. A client that stops reading holds up
+	// nobody; what there is no room for, watch_pending_bytes, is told as an overflow.
+	// Directories that cannot be watched are told as lost, those that are there at
+	// the beginning too, unless there are too many: then, as when the system has no
+	// more to watch with, the call fails with WATCH_UNAVAILABLE. A principal has at
+	// most watches_per_principal; more are TOO_MANY_WATCHES. What is not a directory
+	// is NOT_A_DIRECTORY. What is mounted over a directory below is not told, nor
+	// what other machines do on a file system that is shared with them. It may be
+	// repeated.
+	WatchDirectory(*WatchDirectoryRequest, grpc.ServerStreamingServer[WatchDirectoryResponse]) error
+	// AwaitPaths waits until one of the paths that are missing exists, or one of
+	// those that are present does not any more. First comes started, then, when it
+	// happens, which may be at once, which path it is, and the call ends. What came
+	// and has gone again may be missed. A principal awaits at most
+	// awaited_paths_per_principal; more are TOO_MANY_WATCHES. Where the system has
+	// no more to watch with, it fails with WATCH_UNAVAILABLE. It may be repeated.
+	AwaitPaths(*AwaitPathsRequest, grpc.ServerStreamingServer[AwaitPathsResponse]) error
 	mustEmbedUnimplementedFileSystemServiceServer()
 }
 
@@ -578,6 +658,12 @@ func (UnimplementedFileSystemServiceServer) CloseFile(context.Context, *CloseFil
 }
 func (UnimplementedFileSystemServiceServer) WalkDirectory(*WalkDirectoryRequest, grpc.ServerStreamingServer[WalkDirectoryResponse]) error {
 	return status.Error(codes.Unimplemented, "method WalkDirectory not implemented")
+}
+func (UnimplementedFileSystemServiceServer) WatchDirectory(*WatchDirectoryRequest, grpc.ServerStreamingServer[WatchDirectoryResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchDirectory not implemented")
+}
+func (UnimplementedFileSystemServiceServer) AwaitPaths(*AwaitPathsRequest, grpc.ServerStreamingServer[AwaitPathsResponse]) error {
+	return status.Error(codes.Unimplemented, "method AwaitPaths not implemented")
 }
 func (UnimplementedFileSystemServiceServer) mustEmbedUnimplementedFileSystemServiceServer() {}
 func (UnimplementedFileSystemServiceServer) testEmbeddedByValue()                           {}
@@ -856,6 +942,28 @@ func _FileSystemService_WalkDirectory_Handler(srv interface{}, stream grpc.Serve
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FileSystemService_WalkDirectoryServer = grpc.ServerStreamingServer[WalkDirectoryResponse]
 
+func _FileSystemService_WatchDirectory_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchDirectoryRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FileSystemServiceServer).WatchDirectory(m, &grpc.GenericServerStream[WatchDirectoryRequest, WatchDirectoryResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileSystemService_WatchDirectoryServer = grpc.ServerStreamingServer[WatchDirectoryResponse]
+
+func _FileSystemService_AwaitPaths_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(AwaitPathsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FileSystemServiceServer).AwaitPaths(m, &grpc.GenericServerStream[AwaitPathsRequest, AwaitPathsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileSystemService_AwaitPathsServer = grpc.ServerStreamingServer[AwaitPathsResponse]
+
 // FileSystemService_ServiceDesc is the grpc.ServiceDesc for FileSystemService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -931,6 +1039,16 @@ var FileSystemService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WalkDirectory",
 			Handler:       _FileSystemService_WalkDirectory_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchDirectory",
+			Handler:       _FileSystemService_WatchDirectory_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "AwaitPaths",
+			Handler:       _FileSystemService_AwaitPaths_Handler,
 			ServerStreams: true,
 		},
 	},
