@@ -121,11 +121,11 @@ func (p *fsReadBlockParams) run(ctx context.Context, r *request) (any, *jsonrpc.
 		}
 		return nil, r.handles.failure(handle, err)
 	}
-	if len(resp.GetData()) > largeBytes {
-		begin := `{"eof":` + strconv.FormatBool(resp.GetEof()) + `,"chunk":`
-		return &largeAnswer{begin: begin, data: resp.GetData(), leave: leave}, nil
+	block := &fileBlock{data: resp.GetData(), eof: resp.GetEof(), leave: leave}
+	if len(block.data) > largeBytes {
+		return &largeAnswer{begin: string(block.appendBegin(nil)), data: block.data, leave: leave}, nil
 	}
-	return &fileBlock{data: resp.GetData(), eof: resp.GetEof(), leave: leave}, nil
+	return block, nil
 }
 
 // fileBlock is the result of fs/readBlock.
@@ -136,9 +136,13 @@ type fileBlock struct {
 }
 
 func (b *fileBlock) appendTo(dst []byte) []byte {
-	dst = jsonrpc.AppendBase64(append(dst, `{"chunk":`...), b.data)
-	dst = strconv.AppendBool(append(dst, `,"eof":`...), b.eof)
-	return append(dst, '}')
+	return append(jsonrpc.AppendBase64(b.appendBegin(dst), b.data), '}')
+}
+
+// appendBegin appends what precedes the data.
+func (b *fileBlock) appendBegin(dst []byte) []byte {
+	dst = strconv.AppendBool(append(dst, `{"eof":`...), b.eof)
+	return append(dst, `,"chunk":`...)
 }
 
 func (b *fileBlock) wasSaid() { b.leave() }

@@ -95,7 +95,7 @@ func (c *benchRPC) skipBlock() (n int64, err error) {
 		end = append(append(end[:0:0], end[max(0, len(end)-8):]...), piece[max(0, len(piece)-8):]...)
 	})
 	if err != nil || begin < len(key) || !bytes.HasSuffix(end, []byte(after)) {
-		return 0, fmt.Errorf("an answer of %d bytes ends with %q: %w", length, end, err)
+		return 0, fmt.Errorf("an answer of %d bytes ends with %q: %v", length, end, err)
 	}
 	text := length - int64(begin+len(after))
 	return text/4*3 - int64(bytes.Count(end, []byte("="))), nil
