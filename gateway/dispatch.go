@@ -57,6 +57,8 @@ var methods = map[string]method{
 	"fs/copy":            {group: groupFiles, decode: decoder[fsCopyParams]()},
 	"fs/canonicalize":    {group: groupFiles, decode: decoder[fsCanonicalizeParams]()},
 
+	"fs/walk": {group: groupFiles, decode: decoder[fsWalkParams]()},
+
 	"fs/open":       {group: groupFiles, decode: decoder[fsOpenParams]()},
 	"fs/readBlock":  {group: groupFiles, decode: decoder[fsReadBlockParams]()},
 	"fs/writeBlock": {group: groupFiles, decode: decoder[fsWriteBlockParams]()},
