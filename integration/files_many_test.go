@@ -1,6 +1,10 @@
 package integration
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +17,7 @@ import (
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testproc"
 )
 
 // manyEntries is twice what one answer of JSON-RPC may have.
@@ -125,8 +130,10 @@ func deepTree(t *testing.T, levels int) (dir string) {
 	return dir
 }
 
-// A tree that is deeper than any path is long is removed, and its copy refused.
+// A tree that is deeper than any path is long is walked, and removed, and its copy
+// refused.
 func TestADeepTree(t *testing.T) {
+	slow(t)
 	s := newServer(t, nil)
 	files := execwirev1.NewFileSystemServiceClient(s.core(t))
 	c := websocketClient(t, s.address(websocketDoor)).initialize("")
@@ -144,6 +151,16 @@ func TestADeepTree(t *testing.T) {
 			t.Errorf("the copy of a deep tree: %v", err)
 		}
 		c.refused("fs/copy", rpcParams{"sourcePath": dir, "destinationPath": dir + "-copy", "recursive": true}, -32005)
+		walked := 0
+		walk, err := files.WalkDirectory(testContext(t), &execwirev1.WalkDirectoryRequest{Path: dir, MaxEntries: proto.Uint64(3000)})
+		for err == nil {
+			var m *execwirev1.WalkDirectoryResponse
+			m, err = walk.Recv()
+			walked += len(m.GetEntries().GetEntries())
+		}
+		if err != io.EOF || walked == 0 || walked > 3000 {
+			t.Errorf("the walk through a deep tree has %d entries: %v", walked, err)
+		}
 		remove(dir)
 		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
 			t.Errorf("the deep tree is there after it was removed: %v", err)
@@ -196,6 +213,73 @@ func TestASparseFile(t *testing.T) {
 		if err := unix.Stat(copied, &st); err != nil || st.Size != size || st.Blocks > 1<<10 {
 			t.Errorf("%s has %d bytes in %d blocks: %v", copied, st.Size, st.Blocks, err)
 		}
+	}
+}
+
+// largestFile is what fs/readFile returns at most.
+const largestFile = 512 << 20
+
+// The largest file is read whole by one request, and one byte more is refused.
+func TestTheLargestFileOfJSONRPC(t *testing.T) {
+	slow(t)
+	server := serve(t)
+	path := filepath.Join(shortDir(t), "f")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	pattern := testproc.StdoutPattern
+	for at := int64(0); at < largestFile; at += 32 << 20 { // the rest are holes
+		piece := make([]byte, 1<<20+1)
+		pattern.Fill(piece, uint64(at))
+		if _, err := f.WriteAt(piece[:min(int64(len(piece)), largestFile-at)], at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Truncate(largestFile); err != nil {
+		t.Fatal(err)
+	}
+	want, got := sha256.New(), sha256.New()
+	if _, err := io.Copy(want, f); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{TB: t, ctx: testContext(t)}
+	c := b.dialRPCUnread(server.urls[websocketDoor])
+	before := server.residentBytes(t, "VmRSS")
+	text, decoded := io.Pipe()
+	digested := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(got, base64.NewDecoder(base64.StdEncoding, text))
+		digested <- errors.Join(err, text.Close())
+	}()
+	c.send(opText, fmt.Appendf(nil, `{"id":1,"method":"fs/readFile","params":{"path":%q}}`, path))
+	const begin, end = `{"id":1,"result":{"dataBase64":"`, `"}}`
+	left := int64(base64.StdEncoding.EncodedLen(largestFile))
+	skip := len(begin)
+	var rest []byte
+	err = c.pieces(func(piece []byte) {
+		skipped := min(skip, len(piece))
+		skip, piece = skip-skipped, piece[skipped:]
+		n := min(int64(len(piece)), left)
+		_, _ = decoded.Write(piece[:n]) // an error is that of the reader, who tells it
+		left, rest = left-n, append(rest, piece[n:]...)
+	})
+	if closeErr := errors.Join(decoded.Close(), <-digested); err != nil || closeErr != nil || left != 0 || string(rest) != end {
+		t.Fatalf("%d signs are missing, and the answer ends with %.100q: %v, %v", left, rest, err, closeErr)
+	}
+	if !bytes.Equal(want.Sum(nil), got.Sum(nil)) {
+		t.Error("the file came otherwise")
+	}
+	if grown := server.residentBytes(t, "VmHWM") - before; grown > 64<<20 {
+		t.Errorf("the server took %d MiB for it", grown>>20)
+	}
+	if err := f.Truncate(largestFile + 1); err != nil {
+		t.Fatal(err)
+	}
+	c.send(opText, fmt.Appendf(nil, `{"id":2,"method":"fs/readFile","params":{"path":%q}}`, path))
+	if m, err := c.next(); err != nil || !bytes.Contains(m, []byte("file is too large to read: limit is 536870912 bytes")) {
+		t.Errorf("a file that is larger by a byte is answered %.200s: %v", m, err)
 	}
 }
 

@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -117,6 +120,70 @@ func TestNamesAreToldAsTheyAre(t *testing.T) {
 				t.Errorf("%s: the link in %q has %q: %v", d, name, got, err)
 			}
 		}
+	}
+}
+
+// A walk tells paths in the bytes they have, and so does a watch; one can wait for
+// each.
+func TestNamesThatComeAreToldAsTheyAre(t *testing.T) {
+	s := newServer(t, nil)
+	files := execwirev1.NewFileSystemServiceClient(s.core(t))
+	dir := shortDir(t)
+	ctx, cancel := context.WithCancelCause(testContext(t))
+	defer cancel(errStop)
+	watch, err := files.WatchDirectory(ctx, &execwirev1.WatchDirectoryRequest{Path: dir, Settle: durationpb.New(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := watch.Recv(); err != nil || m.GetStarted() == nil {
+		t.Fatalf("a watch begins with %v: %v", m, err)
+	}
+	var waits []execwirev1.FileSystemService_AwaitPathsClient
+	for _, name := range hardNames {
+		wait, err := files.AwaitPaths(ctx, &execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{RawPath: []byte(filepath.Join(dir, name))}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := wait.Recv(); err != nil {
+			t.Fatalf("waiting for %q begins with %v: %v", name, m, err)
+		}
+		waits = append(waits, wait)
+	}
+	for _, name := range hardNames {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, wait := range waits {
+		if m, err := wait.Recv(); err != nil {
+			t.Errorf("waiting for %q ends with %v: %v", hardNames[i], m, err)
+		}
+	}
+	want := slices.Sorted(slices.Values(hardNames))
+	told := map[string]bool{}
+	for len(told) < len(want) {
+		m, err := watch.Recv()
+		if err != nil {
+			t.Fatalf("the watch ended after %q: %v", slices.Sorted(maps.Keys(told)), err)
+		}
+		for _, change := range m.GetChanges().GetChanges() {
+			told[bytesOf(change.GetPath(), change.GetRawPath())] = true
+		}
+	}
+	if got := slices.Sorted(maps.Keys(told)); !slices.Equal(got, want) {
+		t.Errorf("the watch tells %q", got)
+	}
+	var got []string
+	walk, err := files.WalkDirectory(ctx, &execwirev1.WalkDirectoryRequest{Path: dir})
+	for err == nil {
+		var m *execwirev1.WalkDirectoryResponse
+		m, err = walk.Recv()
+		for _, e := range m.GetEntries().GetEntries() {
+			got = append(got, bytesOf(e.GetPath(), e.GetRawPath()))
+		}
+	}
+	if slices.Sort(got); err != io.EOF || !slices.Equal(got, want) {
+		t.Errorf("the walk tells %q: %v", got, err)
 	}
 }
 
