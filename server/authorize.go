@@ -59,6 +59,8 @@ var needs = map[string]need{
 	execwirev1.FileSystemService_GetUpload_FullMethodName:        {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_CreateDirectory_FullMethodName:  {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_RemovePath_FullMethodName:       {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_RenamePath_FullMethodName:       {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_CreateSymlink_FullMethodName:    {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_CopyPath_FullMethodName:         {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_OpenFile_FullMethodName:         {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_ReadBlock_FullMethodName:        {permission: auth.ReadFiles},

@@ -17,16 +17,24 @@ type fileReference interface {
 	GetRawPath() []byte
 }
 
-// copySource and copyDestination are the two paths of a copy.
+// twoPaths is what requests about two paths have.
+type twoPaths interface {
+	GetSourcePath() string
+	GetRawSourcePath() []byte
+	GetDestinationPath() string
+	GetRawDestinationPath() []byte
+}
+
+// sourceOf and destinationOf are the two paths of a request.
 type (
-	copySource      struct{ *execwirev1.CopyPathRequest }
-	copyDestination struct{ *execwirev1.CopyPathRequest }
+	sourceOf      struct{ twoPaths }
+	destinationOf struct{ twoPaths }
 )
 
-func (c copySource) GetPath() string         { return c.GetSourcePath() }
-func (c copySource) GetRawPath() []byte      { return c.GetRawSourcePath() }
-func (c copyDestination) GetPath() string    { return c.GetDestinationPath() }
-func (c copyDestination) GetRawPath() []byte { return c.GetRawDestinationPath() }
+func (s sourceOf) GetPath() string         { return s.GetSourcePath() }
+func (s sourceOf) GetRawPath() []byte      { return s.GetRawSourcePath() }
+func (d destinationOf) GetPath() string    { return d.GetDestinationPath() }
+func (d destinationOf) GetRawPath() []byte { return d.GetRawDestinationPath() }
 
 // pathOf returns the path of a request that passed validation.
 func pathOf(m fileReference) string {

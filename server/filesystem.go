@@ -35,27 +35,42 @@ func (s *fileSystemService) WriteFile(ctx context.Context, req *execwirev1.Write
 
 // CreateDirectory implements the RPC.
 func (s *fileSystemService) CreateDirectory(_ context.Context, req *execwirev1.CreateDirectoryRequest) (*execwirev1.CreateDirectoryResponse, error) {
-	if err := fsops.CreateDirectory(pathOf(req), req.GetRecursive()); err != nil {
+	var err error
+	if req.Permissions == nil {
+		err = fsops.CreateDirectory(pathOf(req), req.GetRecursive())
+	} else {
+		err = fsops.CreateDirectoryWith(pathOf(req), req.GetRecursive(), req.GetPermissions())
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &execwirev1.CreateDirectoryResponse{}, nil
 }
 
 // GetMetadata implements the RPC.
-func (s *fileSystemService) GetMetadata(_ context.Context, req *execwirev1.GetMetadataRequest) (*execwirev1.GetMetadataResponse, error) {
-	if !req.GetNoFollow() {
-		metadata, err := fsops.Stat(pathOf(req))
-		if err != nil {
-			return nil, err
-		}
-		return &execwirev1.GetMetadataResponse{Metadata: toMetadata(metadata)}, nil
+func (s *fileSystemService) GetMetadata(ctx context.Context, req *execwirev1.GetMetadataRequest) (*execwirev1.GetMetadataResponse, error) {
+	path, follow := pathOf(req), !req.GetNoFollow()
+	var metadata fsops.Metadata
+	var target string
+	var err error
+	if follow {
+		metadata, err = fsops.Stat(path)
+	} else {
+		metadata, target, err = fsops.Lstat(path)
 	}
-	metadata, target, err := fsops.Lstat(pathOf(req))
 	if err != nil {
 		return nil, err
 	}
+	var digest []byte
+	if req.GetWantSha256() && metadata.Type == fsops.Regular {
+		isSymlink := metadata.IsSymlink
+		if digest, metadata, err = fsops.Digest(ctx, path, follow); err != nil {
+			return nil, err
+		}
+		metadata.IsSymlink = isSymlink
+	}
 	text, raw := toText(target)
-	return &execwirev1.GetMetadataResponse{Metadata: toMetadata(metadata), LinkTarget: text, RawLinkTarget: raw}, nil
+	return &execwirev1.GetMetadataResponse{Metadata: toMetadata(metadata), LinkTarget: text, RawLinkTarget: raw, Sha256: digest}, nil
 }
 
 // RemovePath implements the RPC.
@@ -69,11 +84,31 @@ func (s *fileSystemService) RemovePath(ctx context.Context, req *execwirev1.Remo
 
 // CopyPath implements the RPC.
 func (s *fileSystemService) CopyPath(ctx context.Context, req *execwirev1.CopyPathRequest) (*execwirev1.CopyPathResponse, error) {
-	omitted, err := fsops.Copy(ctx, pathOf(copySource{req}), pathOf(copyDestination{req}), req.GetRecursive())
+	omitted, err := fsops.Copy(ctx, pathOf(sourceOf{req}), pathOf(destinationOf{req}), req.GetRecursive())
 	if err != nil {
 		return nil, err
 	}
 	return &execwirev1.CopyPathResponse{OmittedSpecialFiles: omitted}, nil
+}
+
+// RenamePath implements the RPC.
+func (s *fileSystemService) RenamePath(_ context.Context, req *execwirev1.RenamePathRequest) (*execwirev1.RenamePathResponse, error) {
+	if err := fsops.Rename(pathOf(sourceOf{req}), pathOf(destinationOf{req}), req.GetNoReplace()); err != nil {
+		return nil, err
+	}
+	return &execwirev1.RenamePathResponse{}, nil
+}
+
+// CreateSymlink implements the RPC.
+func (s *fileSystemService) CreateSymlink(_ context.Context, req *execwirev1.CreateSymlinkRequest) (*execwirev1.CreateSymlinkResponse, error) {
+	target := req.GetTarget()
+	if raw := req.GetRawTarget(); len(raw) > 0 {
+		target = string(raw)
+	}
+	if err := fsops.CreateSymlink(pathOf(req), target); err != nil {
+		return nil, err
+	}
+	return &execwirev1.CreateSymlinkResponse{}, nil
 }
 
 // CanonicalizePath implements the RPC.

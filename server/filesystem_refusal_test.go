@@ -83,10 +83,13 @@ func TestConfinedFilesAreNotTouched(t *testing.T) {
 	_, remove := f.files.RemovePath(f.ctx, &execwirev1.RemovePathRequest{Path: path, Sandbox: confined})
 	_, copied := f.files.CopyPath(f.ctx, &execwirev1.CopyPathRequest{SourcePath: path, DestinationPath: dir + "/g", Sandbox: confined})
 	_, canonicalize := f.files.CanonicalizePath(f.ctx, &execwirev1.CanonicalizePathRequest{Path: path, Sandbox: confined})
+	_, renamed := f.files.RenamePath(f.ctx, &execwirev1.RenamePathRequest{SourcePath: path, DestinationPath: dir + "/g", Sandbox: confined})
+	_, linked := f.files.CreateSymlink(f.ctx, &execwirev1.CreateSymlinkRequest{Path: dir + "/l", Target: "f", Sandbox: confined})
+	_, replaced := f.upload(replaceHead(path, func(h *execwirev1.UploadHead) { h.Sandbox = confined }))
 	head := uploadHead(path)
 	head.GetHead().Sandbox = confined
 	_, upload := f.upload(head)
-	failures := []error{read, write, create, look, remove, copied, canonicalize, upload}
+	failures := []error{read, write, create, look, remove, copied, canonicalize, upload, renamed, linked, replaced}
 	listing, err := f.files.ReadDirectory(f.ctx, &execwirev1.ReadDirectoryRequest{Path: dir, Sandbox: confined})
 	if err == nil {
 		_, err = listing.Recv()

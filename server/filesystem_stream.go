@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
+	"hash"
 	"io"
 	"math"
 
@@ -18,6 +20,11 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 		return err
 	}
 	defer file.Close()
+	if version := req.GetIfVersion(); version != "" {
+		if err := file.Want(version); err != nil {
+			return err
+		}
+	}
 	head := &execwirev1.DownloadHead{Metadata: toMetadata(file.Metadata())}
 	if err := stream.Send(&execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Head{Head: head}}); err != nil {
 		return err
@@ -27,12 +34,33 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 	if req.Length != nil {
 		left = req.GetLength()
 	}
+	var digest hash.Hash
+	if req.GetWantSha256() {
+		digest = sha256.New()
+	}
+	if err := sendFile(stream, file, left, digest); err != nil || digest == nil {
+		return err
+	}
+	changed, err := file.Changed()
+	if err != nil {
+		return err
+	}
+	end := &execwirev1.DownloadEnd{Sha256: digest.Sum(nil), Changed: changed}
+	return stream.Send(&execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_End{End: end}})
+}
+
+// sendFile sends what is left of a file, at most so many bytes, and adds it to a
+// digest, if there is one.
+func sendFile(stream grpc.ServerStreamingServer[execwirev1.DownloadFileResponse], file *fsops.File, left uint64, digest hash.Hash) error {
 	memory := newPieces(stream.Context())
 	for left > 0 {
 		piece := memory.next()
 		piece = piece[:min(left, uint64(len(piece)))]
 		n, err := io.ReadFull(file, piece)
 		if n > 0 {
+			if digest != nil {
+				_, _ = digest.Write(piece[:n]) // which never fails
+			}
 			data := &execwirev1.DownloadFileResponse_Data{Data: piece[:n]}
 			if err := stream.Send(&execwirev1.DownloadFileResponse{Message: data}); err != nil {
 				return err

@@ -20,14 +20,24 @@ type sandboxed interface {
 // another one.
 func validateFiles(m proto.Message) (err error, handled bool) {
 	switch m := m.(type) {
-	case *execwirev1.CopyPathRequest:
-		if err := validatePath("source_path", "raw_source_path", copySource{m}); err != nil {
+	case twoPaths:
+		if err := validatePath("source_path", "raw_source_path", sourceOf{m}); err != nil {
 			return err, true
 		}
-		if err := validatePath("destination_path", "raw_destination_path", copyDestination{m}); err != nil {
+		if err := validatePath("destination_path", "raw_destination_path", destinationOf{m}); err != nil {
 			return err, true
 		}
-		return validateFileSandbox("", m), true
+		return validateFileSandbox("", m.(sandboxed)), true
+	case *execwirev1.CreateSymlinkRequest:
+		if err := validateTarget(m); err != nil {
+			return err, true
+		}
+	case *execwirev1.CreateDirectoryRequest:
+		if m.Permissions != nil {
+			if err := validatePermissions("permissions", m.GetPermissions()); err != nil {
+				return err, true
+			}
+		}
 	case *execwirev1.UploadFileRequest:
 		return validateUpload(m), true
 	case *execwirev1.GetUploadRequest:
@@ -82,6 +92,25 @@ func validatePath(field, rawField string, m fileReference) error {
 	case path[0] != '/':
 		return invalidField(field, "is not an absolute path")
 	case strings.IndexByte(path, 0) >= 0:
+		return invalidField(field, "has a NUL in it")
+	}
+	return nil
+}
+
+// validateTarget checks that exactly one of the two forms of a link's target is
+// given.
+func validateTarget(m *execwirev1.CreateSymlinkRequest) error {
+	field, target := "target", m.GetTarget()
+	if raw := m.GetRawTarget(); len(raw) > 0 {
+		if target != "" {
+			return invalidField("raw_target", "and target are both set: give one of them")
+		}
+		field, target = "raw_target", string(raw)
+	}
+	switch {
+	case target == "":
+		return invalidField(field, "is empty: say where the link leads")
+	case strings.IndexByte(target, 0) >= 0:
 		return invalidField(field, "has a NUL in it")
 	}
 	return nil

@@ -47,6 +47,29 @@ func contentAt(ctx context.Context, p place, found Metadata) (content, error) {
 	return c, nil
 }
 
+// Digest reads a regular file, following links if asked to, and returns its
+// SHA-256 with its metadata. One that is changed meanwhile is Changed.
+func Digest(ctx context.Context, path string, follow bool) ([]byte, Metadata, error) {
+	flags := unix.O_NOFOLLOW
+	if follow {
+		flags = 0
+	}
+	f, err := open(path, flags)
+	if err != nil {
+		return nil, Metadata{}, err
+	}
+	defer f.Close()
+	digest, err := digestOf(ctx, f)
+	if err != nil {
+		return nil, Metadata{}, err
+	}
+	changed, err := f.Changed()
+	if err == nil && changed {
+		err = refused(Changed, "read", f.path, "it was changed while it was read: try again")
+	}
+	return digest, f.metadata, err
+}
+
 // digestOf returns the SHA-256 of what can be read.
 func digestOf(ctx context.Context, from io.Reader) ([]byte, error) {
 	digest := sha256.New()

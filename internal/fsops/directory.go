@@ -23,6 +23,40 @@ func CreateDirectory(p string, recursive bool) error {
 	return makeDirectory(p, recursive)
 }
 
+// CreateDirectoryWith is [CreateDirectory] of one that has exactly these permission
+// bits, of 07777, if it is made.
+func CreateDirectoryWith(p string, recursive bool, permissions uint32) error {
+	p, err := cleaned("make directory", p)
+	if err != nil {
+		return err
+	}
+	if recursive {
+		if err := makeDirectory(path.Dir(p), true); err != nil {
+			return err
+		}
+	}
+	parent, name, err := openParent(p)
+	if err != nil {
+		return failed("make directory", p, err)
+	}
+	defer parent.release()
+	if err := unix.Mkdirat(int(parent), name, 0o700); err != nil {
+		if m, statErr := statAt(parent, name, 0); recursive && statErr == nil && m.Type == Directory {
+			return nil
+		}
+		return failed("make directory", p, err)
+	}
+	fd, err := openAt(parent, name, asDirectory|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return failed("make directory", p, err)
+	}
+	defer fd.release()
+	if err := unix.Fchmod(int(fd), permissions); err != nil {
+		return failed("make directory", p, err)
+	}
+	return nil
+}
+
 func makeDirectory(p string, recursive bool) error {
 	err := unix.Mkdir(p, directoryMode)
 	if err == unix.ENOENT && recursive && p != "/" {

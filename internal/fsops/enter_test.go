@@ -23,7 +23,7 @@ func TestALinkIsNotEntered(t *testing.T) {
 	defer parent.release()
 	removal := &tree{ctx: t.Context(), path: dir}
 	defer removal.close()
-	if err := removal.enter(parent, "l"); err != unix.ENOTDIR {
+	if err := removal.enter(parent, "l", dir+"/l"); err != unix.ENOTDIR {
 		t.Errorf("the link was entered: %v", err)
 	}
 }
@@ -45,7 +45,7 @@ func TestAMovedDirectoryIsNotLeftUpwards(t *testing.T) {
 	removal := &tree{ctx: t.Context(), path: dir + "/top"}
 	defer removal.close()
 	for _, err := range []error{
-		removal.enter(parent, "top"),
+		removal.enter(parent, "top", dir+"/top"),
 		removal.remove("d"),
 		os.Remove(dir + "/elsewhere/d"),
 		os.Rename(dir+"/top/d", dir+"/elsewhere/moved"),

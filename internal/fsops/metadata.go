@@ -61,7 +61,8 @@ type Metadata struct {
 	// BirthTime is zero where the file system does not say.
 	BirthTime time.Time
 
-	identity identity
+	identity  identity
+	mountRoot bool // it is where a file system is mounted
 }
 
 // identity is the same for all names of a file, and for no other file while the
@@ -90,6 +91,7 @@ func statAt(dir descriptor, name string, flags int) (Metadata, error) {
 		AccessTime: timeOf(st.Atime),
 		ChangeTime: timeOf(st.Ctime),
 		identity:   identity{device: unix.Mkdev(st.Dev_major, st.Dev_minor), inode: st.Ino},
+		mountRoot:  st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0,
 	}
 	if st.Mask&unix.STATX_BTIME != 0 {
 		m.BirthTime = timeOf(st.Btime)

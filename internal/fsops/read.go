@@ -23,7 +23,10 @@ type File struct {
 
 // Open opens a regular file, following links. Anything else is refused without
 // waiting for it: IsADirectory or NotRegular.
-func Open(path string) (*File, error) {
+func Open(path string) (*File, error) { return open(path, 0) }
+
+// open is Open with further flags.
+func open(path string, flags int) (*File, error) {
 	path, err := cleaned("read", path)
 	if err != nil {
 		return nil, err
@@ -31,7 +34,7 @@ func Open(path string) (*File, error) {
 	if special(unix.AT_FDCWD, path, FIFO, Socket, CharacterDevice, BlockDevice) {
 		return nil, notRegular("read", path)
 	}
-	fd, err := openPath(path, always|unix.O_RDONLY, 0)
+	fd, err := openPath(path, always|unix.O_RDONLY|flags, 0)
 	if err != nil {
 		return nil, notOpened("read", unix.AT_FDCWD, path, path, err)
 	}
@@ -71,6 +74,23 @@ func notOpened(verb string, dir descriptor, name, path string, err error) error 
 
 // Metadata describes the file as it was when it was opened.
 func (f *File) Metadata() Metadata { return f.metadata }
+
+// Want refuses a file that is not of a version, as Changed.
+func (f *File) Want(version string) error {
+	if f.metadata.Version() != version {
+		return refused(Changed, "read", f.path, "it has another version than was asked for: look at it again")
+	}
+	return nil
+}
+
+// Changed reports whether the file has another version than when it was opened.
+func (f *File) Changed() (bool, error) {
+	m, err := f.fd.stat()
+	if err != nil {
+		return false, failed("read", f.path, err)
+	}
+	return m.Version() != f.metadata.Version(), nil
+}
 
 // Skip has the next Read begin at an offset from the start of the file.
 func (f *File) Skip(offset int64) { f.offset = offset }

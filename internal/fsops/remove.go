@@ -2,6 +2,7 @@ package fsops
 
 import (
 	"context"
+	"errors"
 	"io"
 	"path"
 
@@ -17,7 +18,8 @@ type Removal struct {
 }
 
 // Remove removes a file, a directory, or a link, which is never followed. When
-// it fails it can have removed a part of a tree. The root is refused.
+// it fails it can have removed a part of a tree. The root is refused, and so is a
+// tree when it comes to a directory where a file system is mounted, as MountPoint.
 func Remove(ctx context.Context, p string, how Removal) error {
 	p, err := cleaned("remove", p)
 	if err != nil {
@@ -63,7 +65,7 @@ func removeAt(ctx context.Context, parent descriptor, name, p string, recursive 
 	}
 	t := &tree{ctx: ctx, path: p}
 	defer t.close()
-	if err := t.enter(parent, name); err != nil {
+	if err := t.enter(parent, name, p); err != nil {
 		return err
 	}
 	if err := t.empty(); err != nil {
@@ -99,13 +101,18 @@ const (
 	levelBytes = 8 << 10
 )
 
-// enter opens a directory below another one, which may be closed then.
-func (t *tree) enter(parent descriptor, name string) error {
+// enter opens a directory below another one, which may be closed then. What is
+// mounted is not entered: it could not be removed, but what is in it would be.
+func (t *tree) enter(parent descriptor, name, p string) error {
 	fd, err := openAt(parent, name, asDirectory|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
 	m, err := fd.stat()
+	if err == nil && m.mountRoot {
+		err = &Error{Kind: MountPoint, Path: p, Errno: unix.EBUSY, verb: "remove",
+			Err: errors.New("a file system is mounted there: unmount it first, or remove what is in it")}
+	}
 	if err != nil {
 		fd.release()
 		return err
@@ -166,13 +173,17 @@ func (t *tree) empty() error {
 func (t *tree) remove(name string) error {
 	err := unix.Unlinkat(int(t.here.fd), name, 0)
 	if err == unix.EISDIR {
-		if err = t.enter(t.here.fd, name); err == nil {
-			t.path = path.Join(t.path, name)
+		below := path.Join(t.path, name)
+		if err = t.enter(t.here.fd, name, below); err == nil {
+			t.path = below
 			return nil
 		}
 	}
-	if err == nil || err == unix.ENOENT {
+	switch {
+	case err == nil, err == unix.ENOENT:
 		return nil
+	case !isErrno(err):
+		return err
 	}
 	return failed("remove", path.Join(t.path, name), err)
 }

@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,19 +49,6 @@ func replace(ctx context.Context, uploads *fsops.Uploads, how fsops.Replacement,
 func sum(text string) []byte {
 	digest := sha256.Sum256([]byte(text))
 	return digest[:]
-}
-
-// interrupted uploads a part of a content and leaves.
-func interrupted(t *testing.T, uploads *fsops.Uploads, how fsops.Replacement, part string) {
-	t.Helper()
-	u, err := uploads.Begin(t.Context(), how)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := u.Write(t.Context(), []byte(part)); err != nil {
-		t.Error(err)
-	}
-	u.Leave()
 }
 
 func TestAReplacedFileKeepsWhatItIs(t *testing.T) {
@@ -188,7 +171,7 @@ func TestUploadsThatAreRefusedLeaveWhatWasThere(t *testing.T) {
 // What changes while an upload goes on is found when it is put in its place.
 func TestConditionsHoldAtTheEnd(t *testing.T) {
 	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
-		dir := build(t, "f = old")
+		dir := build(t, "f = old", "j/")
 		for _, tt := range []struct {
 			how    fsops.Replacement
 			change func() error
@@ -199,6 +182,7 @@ func TestConditionsHoldAtTheEnd(t *testing.T) {
 			{fsops.Replacement{Path: dir + "/g", IfMissing: true}, func() error { return os.WriteFile(dir+"/g", []byte("mine"), 0o600) }, fsops.AlreadyExists, unix.EEXIST},
 			{fsops.Replacement{Path: dir + "/h"}, func() error { return os.Mkdir(dir+"/h", 0o700) }, fsops.IsADirectory, unix.EISDIR},
 			{fsops.Replacement{Path: dir + "/i"}, func() error { return syscall.Mkfifo(dir+"/i", 0o600) }, fsops.NotRegular, 0},
+			{fsops.Replacement{Path: dir + "/j/f"}, func() error { return os.RemoveAll(dir + "/j") }, fsops.NotFound, unix.ENOENT},
 		} {
 			u, err := uploads.Begin(t.Context(), tt.how)
 			if err != nil {
@@ -213,174 +197,6 @@ func TestConditionsHoldAtTheEnd(t *testing.T) {
 		}
 		wantTree(t, dir, "f mode=644 = odd", "g mode=600 = mine", "h/ mode=700", "i |")
 	})
-}
-
-// However often an upload is cut, and wherever it goes on, the file is whole.
-func TestAnUploadGoesOnFromAnyOffset(t *testing.T) {
-	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
-		random := rand.New(rand.NewPCG(6, 1))
-		dir := t.TempDir()
-		for round := range 30 {
-			content := make([]byte, 1+random.IntN(100_000))
-			for i := range content {
-				content[i] = byte(random.Uint32())
-			}
-			how := fsops.Replacement{Path: fmt.Sprintf("%s/%d", dir, round), Owner: "me", ID: "u"}
-			received := 0
-			for cut := 0; cut < 10; cut++ {
-				if received > 0 {
-					how.Offset = int64(1 + random.IntN(received))
-				}
-				upTo := received + random.IntN(len(content)-received+1)
-				if random.IntN(10) == 0 { // a client that forgot begins anew
-					how.Offset, received = 0, 0
-				}
-				upTo = max(upTo, int(how.Offset))
-				interrupted(t, uploads, how, string(content[how.Offset:upTo]))
-				received = max(received, upTo)
-				state, err := uploads.Find("me", "u")
-				if err != nil || state.Received != int64(received) || state.Path != how.Path {
-					t.Fatalf("after %d bytes: %+v, %v", received, state, err)
-				}
-			}
-			how.Offset = int64(received)
-			u, err := uploads.Begin(t.Context(), how)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := u.Write(t.Context(), content[received:]); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := u.Commit(t.Context(), sum(string(content))); err != nil {
-				t.Fatal(err)
-			}
-			u.Leave()
-			if got, err := os.ReadFile(how.Path); err != nil || !bytes.Equal(got, content) {
-				t.Fatalf("the file has %d bytes of %d, or others: %v", len(got), len(content), err)
-			}
-		}
-	})
-}
-
-func TestUploadsBelongToTheirOwnerAndPath(t *testing.T) {
-	dir := t.TempDir()
-	uploads := fsops.NewUploads(time.Minute, 2)
-	defer uploads.Close()
-	mine := fsops.Replacement{Path: dir + "/f", Owner: "me", ID: "u"}
-	interrupted(t, uploads, mine, "12345")
-	_, err := uploads.Find("you", "u")
-	wantError(t, "somebody else's", err, fsops.UploadNotFound, 0)
-	on := mine
-	on.Offset, on.Path = 5, dir+"/g"
-	_, err = uploads.Begin(t.Context(), on)
-	wantError(t, "another path", err, fsops.UploadOtherPath, 0)
-	on.Offset, on.Path = 6, dir+"/./f"
-	_, err = uploads.Begin(t.Context(), on)
-	var typed *fsops.Error
-	if wantError(t, "an offset beyond", err, fsops.UploadOffsetInvalid, 0); errors.As(err, &typed) && typed.Limit != 5 {
-		t.Errorf("it may go on from %d", typed.Limit)
-	}
-	other := mine
-	other.ID = "v"
-	interrupted(t, uploads, other, "x")
-	other.ID = "w"
-	_, err = uploads.Begin(t.Context(), other)
-	if wantError(t, "one too many", err, fsops.TooManyUploads, 0); errors.As(err, &typed) && typed.Limit != 2 {
-		t.Errorf("the limit is %d", typed.Limit)
-	}
-	other.Owner = "you"
-	interrupted(t, uploads, other, "x")
-	on.Offset = 5
-	if _, err := replace(t.Context(), uploads, on, "67"); err != nil {
-		t.Error(err)
-	}
-	other.Owner, other.ID = "me", "w"
-	interrupted(t, uploads, other, "x") // there is room again
-	wantTree(t, dir, "f mode=644 = 1234567")
-}
-
-func TestTheLaterStreamTakesAnUploadOver(t *testing.T) {
-	dir := t.TempDir()
-	uploads := fsops.NewUploads(time.Minute, 4)
-	defer uploads.Close()
-	how := fsops.Replacement{Path: dir + "/f", ID: "u"}
-	begin := func(offset int64, data string) *fsops.Upload {
-		how.Offset = offset
-		u, err := uploads.Begin(t.Context(), how)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := u.Write(t.Context(), []byte(data)); err != nil {
-			t.Error(err)
-		}
-		return u
-	}
-	first := begin(0, "123")
-	second := begin(3, "45")
-	wantError(t, "the first goes on", first.Write(t.Context(), []byte("x")), fsops.UploadTakenOver, 0)
-	anew := begin(0, "abc")
-	_, err := second.Commit(t.Context(), nil)
-	wantError(t, "the second ends", err, fsops.UploadTakenOver, 0)
-	first.Leave()
-	second.Leave()
-	if _, err := anew.Commit(t.Context(), sum("abc")); err != nil {
-		t.Error(err)
-	}
-	anew.Leave()
-	wantTree(t, dir, "f mode=644 = abc")
-}
-
-func TestUploadsExpire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := build(t, "f = old")
-		uploads := fsops.NewUploads(10*time.Minute, 4).WithNames()
-		defer uploads.Close()
-		how := fsops.Replacement{Path: dir + "/f", ID: "u"}
-		interrupted(t, uploads, how, "12")
-		state, err := uploads.Find("", "u")
-		if err != nil || time.Until(state.Expires) != 10*time.Minute {
-			t.Errorf("%+v, %v", state, err)
-		}
-		time.Sleep(10*time.Minute - 1)
-		how.Offset = 2
-		u, err := uploads.Begin(t.Context(), how)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Hour) // nothing expires that somebody goes on with
-		if state, err := uploads.Find("", "u"); err != nil || !state.Expires.IsZero() {
-			t.Errorf("%+v, %v", state, err)
-		}
-		u.Leave()
-		time.Sleep(10*time.Minute - 1)
-		if _, err := uploads.Find("", "u"); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(2 * time.Nanosecond)
-		synctest.Wait()
-		_, err = uploads.Find("", "u")
-		wantError(t, "afterwards", err, fsops.UploadNotFound, 0)
-		wantTree(t, dir, "f mode=644 = old")
-	})
-}
-
-func TestClosingDropsUploads(t *testing.T) {
-	dir := build(t, "f = old")
-	uploads := fsops.NewUploads(time.Minute, 4).WithNames()
-	how := fsops.Replacement{Path: dir + "/f", ID: "u"}
-	interrupted(t, uploads, how, "12")
-	how.ID = "v"
-	u, err := uploads.Begin(t.Context(), how)
-	if err != nil {
-		t.Fatal(err)
-	}
-	uploads.Close()
-	u.Leave()
-	for _, id := range []string{"u", "v"} {
-		_, err := uploads.Find("", id)
-		wantError(t, id, err, fsops.UploadNotFound, 0)
-	}
-	wantTree(t, dir, "f mode=644 = old")
 }
 
 // Of many that would replace the same content one does.
@@ -462,31 +278,4 @@ func TestLinksOfOthersInSharedDirectories(t *testing.T) {
 	if _, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/shared/mine"}, "new"); err != nil {
 		t.Error(err)
 	}
-}
-
-// Waiting ends with the call that waits, and what was received stays.
-func TestACommitThatIsCancelledCanBeRepeated(t *testing.T) {
-	dir := build(t, "f = "+strings.Repeat("x", 1000))
-	uploads := fsops.NewUploads(time.Minute, 4)
-	defer uploads.Close()
-	how := fsops.Replacement{Path: dir + "/f", ID: "u", IfMatch: sum(strings.Repeat("x", 1000))}
-	u, err := uploads.Begin(t.Context(), how)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := u.Write(t.Context(), []byte("new")); err != nil {
-		t.Error(err)
-	}
-	ctx, cancel := called(t)
-	enough := errors.New("enough")
-	cancel(enough)
-	if _, err := u.Commit(ctx, nil); !errors.Is(err, enough) {
-		t.Errorf("it ended with %v", err)
-	}
-	u.Leave()
-	how.Offset = 3
-	if _, err := replace(t.Context(), uploads, how, ""); err != nil {
-		t.Error(err)
-	}
-	wantTree(t, dir, "f mode=644 = new")
 }

@@ -262,7 +262,11 @@ type CreateDirectoryRequest struct {
 	// Whether missing parents are made too, and a directory that exists, or a link
 	// to one, is as good. If not, a path that exists is PATH_ALREADY_EXISTS and a
 	// missing parent PATH_NOT_FOUND.
-	Recursive     bool `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	Recursive bool `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// The permission bits of the directory, of mode 07777, if it is made; its parents
+	// have what they have without. Absent means 0777 without the bits of the server's
+	// umask.
+	Permissions   *uint32 `protobuf:"varint,5,opt,name=permissions,proto3,oneof" json:"permissions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,6 +329,13 @@ func (x *CreateDirectoryRequest) GetRecursive() bool {
 	return false
 }
 
+func (x *CreateDirectoryRequest) GetPermissions() uint32 {
+	if x != nil && x.Permissions != nil {
+		return *x.Permissions
+	}
+	return 0
+}
+
 // CreateDirectoryResponse says that the directory is there.
 type CreateDirectoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -373,7 +384,9 @@ type GetMetadataRequest struct {
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Whether to describe the path itself, should it be a link, and not what it
 	// leads to.
-	NoFollow      bool `protobuf:"varint,4,opt,name=no_follow,json=noFollow,proto3" json:"no_follow,omitempty"`
+	NoFollow bool `protobuf:"varint,4,opt,name=no_follow,json=noFollow,proto3" json:"no_follow,omitempty"`
+	// Whether to read a regular file, and say its SHA-256.
+	WantSha256    bool `protobuf:"varint,5,opt,name=want_sha256,json=wantSha256,proto3" json:"want_sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,6 +449,13 @@ func (x *GetMetadataRequest) GetNoFollow() bool {
 	return false
 }
 
+func (x *GetMetadataRequest) GetWantSha256() bool {
+	if x != nil {
+		return x.WantSha256
+	}
+	return false
+}
+
 // GetMetadataResponse is what a path leads to.
 type GetMetadataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -446,6 +466,9 @@ type GetMetadataResponse struct {
 	LinkTarget string `protobuf:"bytes,2,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"`
 	// Where the path leads, if that is not UTF-8.
 	RawLinkTarget []byte `protobuf:"bytes,3,opt,name=raw_link_target,json=rawLinkTarget,proto3" json:"raw_link_target,omitempty"`
+	// The SHA-256 of the content of a regular file, 32 bytes, if it was asked for.
+	// The metadata is from when it was read. Empty of anything else.
+	Sha256        []byte `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -497,6 +520,13 @@ func (x *GetMetadataResponse) GetLinkTarget() string {
 func (x *GetMetadataResponse) GetRawLinkTarget() []byte {
 	if x != nil {
 		return x.RawLinkTarget
+	}
+	return nil
+}
+
+func (x *GetMetadataResponse) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
 	}
 	return nil
 }
@@ -945,6 +975,258 @@ func (x *CopyPathResponse) GetOmittedSpecialFiles() uint64 {
 	return 0
 }
 
+// RenamePathRequest asks for another path.
+type RenamePathRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is renamed, an absolute path.
+	SourcePath string `protobuf:"bytes,1,opt,name=source_path,json=sourcePath,proto3" json:"source_path,omitempty"`
+	// What is renamed, if its path is not UTF-8.
+	RawSourcePath []byte `protobuf:"bytes,2,opt,name=raw_source_path,json=rawSourcePath,proto3" json:"raw_source_path,omitempty"`
+	// What it is called then, an absolute path: its own, not that of a directory to
+	// put it into.
+	DestinationPath string `protobuf:"bytes,3,opt,name=destination_path,json=destinationPath,proto3" json:"destination_path,omitempty"`
+	// What it is called then, if that is not UTF-8.
+	RawDestinationPath []byte `protobuf:"bytes,4,opt,name=raw_destination_path,json=rawDestinationPath,proto3" json:"raw_destination_path,omitempty"`
+	// What confines the call. Absent confines nothing.
+	Sandbox *SandboxPolicy `protobuf:"bytes,5,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Whether there must be nothing at the destination; else it is
+	// PATH_ALREADY_EXISTS. A file system that cannot promise that is
+	// FILE_SYSTEM_FAILED with EINVAL.
+	NoReplace     bool `protobuf:"varint,6,opt,name=no_replace,json=noReplace,proto3" json:"no_replace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenamePathRequest) Reset() {
+	*x = RenamePathRequest{}
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenamePathRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenamePathRequest) ProtoMessage() {}
+
+func (x *RenamePathRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenamePathRequest.ProtoReflect.Descriptor instead.
+func (*RenamePathRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RenamePathRequest) GetSourcePath() string {
+	if x != nil {
+		return x.SourcePath
+	}
+	return ""
+}
+
+func (x *RenamePathRequest) GetRawSourcePath() []byte {
+	if x != nil {
+		return x.RawSourcePath
+	}
+	return nil
+}
+
+func (x *RenamePathRequest) GetDestinationPath() string {
+	if x != nil {
+		return x.DestinationPath
+	}
+	return ""
+}
+
+func (x *RenamePathRequest) GetRawDestinationPath() []byte {
+	if x != nil {
+		return x.RawDestinationPath
+	}
+	return nil
+}
+
+func (x *RenamePathRequest) GetSandbox() *SandboxPolicy {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+func (x *RenamePathRequest) GetNoReplace() bool {
+	if x != nil {
+		return x.NoReplace
+	}
+	return false
+}
+
+// RenamePathResponse says that it has the other path.
+type RenamePathResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenamePathResponse) Reset() {
+	*x = RenamePathResponse{}
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenamePathResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenamePathResponse) ProtoMessage() {}
+
+func (x *RenamePathResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenamePathResponse.ProtoReflect.Descriptor instead.
+func (*RenamePathResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{16}
+}
+
+// CreateSymlinkRequest asks for a symbolic link.
+type CreateSymlinkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The link, an absolute path.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The link, if its path is not UTF-8.
+	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// What confines the call. Absent confines nothing.
+	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Where it leads, exactly as it is to be written into it: absolute, or relative
+	// to the directory of the link. It may not contain a NUL.
+	Target string `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
+	// Where it leads, if that is not UTF-8. One of the two is set, both is
+	// INVALID_FIELD.
+	RawTarget     []byte `protobuf:"bytes,5,opt,name=raw_target,json=rawTarget,proto3" json:"raw_target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSymlinkRequest) Reset() {
+	*x = CreateSymlinkRequest{}
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSymlinkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSymlinkRequest) ProtoMessage() {}
+
+func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSymlinkRequest.ProtoReflect.Descriptor instead.
+func (*CreateSymlinkRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CreateSymlinkRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *CreateSymlinkRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *CreateSymlinkRequest) GetSandbox() *SandboxPolicy {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+func (x *CreateSymlinkRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *CreateSymlinkRequest) GetRawTarget() []byte {
+	if x != nil {
+		return x.RawTarget
+	}
+	return nil
+}
+
+// CreateSymlinkResponse says that the link is there.
+type CreateSymlinkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSymlinkResponse) Reset() {
+	*x = CreateSymlinkResponse{}
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSymlinkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSymlinkResponse) ProtoMessage() {}
+
+func (x *CreateSymlinkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSymlinkResponse.ProtoReflect.Descriptor instead.
+func (*CreateSymlinkResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{18}
+}
+
 // CanonicalizePathRequest asks for the path without links.
 type CanonicalizePathRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -960,7 +1242,7 @@ type CanonicalizePathRequest struct {
 
 func (x *CanonicalizePathRequest) Reset() {
 	*x = CanonicalizePathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1254,7 @@ func (x *CanonicalizePathRequest) String() string {
 func (*CanonicalizePathRequest) ProtoMessage() {}
 
 func (x *CanonicalizePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1267,7 @@ func (x *CanonicalizePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanonicalizePathRequest.ProtoReflect.Descriptor instead.
 func (*CanonicalizePathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{15}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CanonicalizePathRequest) GetPath() string {
@@ -1022,7 +1304,7 @@ type CanonicalizePathResponse struct {
 
 func (x *CanonicalizePathResponse) Reset() {
 	*x = CanonicalizePathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1316,7 @@ func (x *CanonicalizePathResponse) String() string {
 func (*CanonicalizePathResponse) ProtoMessage() {}
 
 func (x *CanonicalizePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1329,7 @@ func (x *CanonicalizePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanonicalizePathResponse.ProtoReflect.Descriptor instead.
 func (*CanonicalizePathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{16}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CanonicalizePathResponse) GetPath() string {
@@ -1081,23 +1363,28 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\"\x13\n" +
-	"\x11WriteFileResponse\"\x9b\x01\n" +
+	"\x11WriteFileResponse\"\xd2\x01\n" +
 	"\x16CreateDirectoryRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x1c\n" +
-	"\trecursive\x18\x04 \x01(\bR\trecursive\"\x19\n" +
-	"\x17CreateDirectoryResponse\"\x96\x01\n" +
+	"\trecursive\x18\x04 \x01(\bR\trecursive\x12%\n" +
+	"\vpermissions\x18\x05 \x01(\rH\x00R\vpermissions\x88\x01\x01B\x0e\n" +
+	"\f_permissions\"\x19\n" +
+	"\x17CreateDirectoryResponse\"\xb7\x01\n" +
 	"\x12GetMetadataRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x1b\n" +
-	"\tno_follow\x18\x04 \x01(\bR\bnoFollow\"\x95\x01\n" +
+	"\tno_follow\x18\x04 \x01(\bR\bnoFollow\x12\x1f\n" +
+	"\vwant_sha256\x18\x05 \x01(\bR\n" +
+	"wantSha256\"\xad\x01\n" +
 	"\x13GetMetadataResponse\x125\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\x12\x1f\n" +
 	"\vlink_target\x18\x02 \x01(\tR\n" +
 	"linkTarget\x12&\n" +
-	"\x0fraw_link_target\x18\x03 \x01(\fR\rrawLinkTarget\"{\n" +
+	"\x0fraw_link_target\x18\x03 \x01(\fR\rrawLinkTarget\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"{\n" +
 	"\x14ReadDirectoryRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -1126,14 +1413,32 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\asandbox\x18\x05 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x1c\n" +
 	"\trecursive\x18\x06 \x01(\bR\trecursive\"F\n" +
 	"\x10CopyPathResponse\x122\n" +
-	"\x15omitted_special_files\x18\x01 \x01(\x04R\x13omittedSpecialFiles\"~\n" +
+	"\x15omitted_special_files\x18\x01 \x01(\x04R\x13omittedSpecialFiles\"\x8e\x02\n" +
+	"\x11RenamePathRequest\x12\x1f\n" +
+	"\vsource_path\x18\x01 \x01(\tR\n" +
+	"sourcePath\x12&\n" +
+	"\x0fraw_source_path\x18\x02 \x01(\fR\rrawSourcePath\x12)\n" +
+	"\x10destination_path\x18\x03 \x01(\tR\x0fdestinationPath\x120\n" +
+	"\x14raw_destination_path\x18\x04 \x01(\fR\x12rawDestinationPath\x124\n" +
+	"\asandbox\x18\x05 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x1d\n" +
+	"\n" +
+	"no_replace\x18\x06 \x01(\bR\tnoReplace\"\x14\n" +
+	"\x12RenamePathResponse\"\xb2\x01\n" +
+	"\x14CreateSymlinkRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
+	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x16\n" +
+	"\x06target\x18\x04 \x01(\tR\x06target\x12\x1d\n" +
+	"\n" +
+	"raw_target\x18\x05 \x01(\fR\trawTarget\"\x17\n" +
+	"\x15CreateSymlinkResponse\"~\n" +
 	"\x17CanonicalizePathRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"I\n" +
 	"\x18CanonicalizePathResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath2\xd7\v\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath2\xfe\f\n" +
 	"\x11FileSystemService\x12G\n" +
 	"\bReadFile\x12\x1c.execwire.v1.ReadFileRequest\x1a\x1d.execwire.v1.ReadFileResponse\x12U\n" +
 	"\fDownloadFile\x12 .execwire.v1.DownloadFileRequest\x1a!.execwire.v1.DownloadFileResponse0\x01\x12J\n" +
@@ -1146,7 +1451,10 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\rReadDirectory\x12!.execwire.v1.ReadDirectoryRequest\x1a\".execwire.v1.ReadDirectoryResponse0\x01\x12M\n" +
 	"\n" +
 	"RemovePath\x12\x1e.execwire.v1.RemovePathRequest\x1a\x1f.execwire.v1.RemovePathResponse\x12G\n" +
-	"\bCopyPath\x12\x1c.execwire.v1.CopyPathRequest\x1a\x1d.execwire.v1.CopyPathResponse\x12_\n" +
+	"\bCopyPath\x12\x1c.execwire.v1.CopyPathRequest\x1a\x1d.execwire.v1.CopyPathResponse\x12M\n" +
+	"\n" +
+	"RenamePath\x12\x1e.execwire.v1.RenamePathRequest\x1a\x1f.execwire.v1.RenamePathResponse\x12V\n" +
+	"\rCreateSymlink\x12!.execwire.v1.CreateSymlinkRequest\x1a\".execwire.v1.CreateSymlinkResponse\x12_\n" +
 	"\x10CanonicalizePath\x12$.execwire.v1.CanonicalizePathRequest\x1a%.execwire.v1.CanonicalizePathResponse\x12G\n" +
 	"\bOpenFile\x12\x1c.execwire.v1.OpenFileRequest\x1a\x1d.execwire.v1.OpenFileResponse\x12J\n" +
 	"\tReadBlock\x12\x1d.execwire.v1.ReadBlockRequest\x1a\x1e.execwire.v1.ReadBlockResponse\x12M\n" +
@@ -1171,7 +1479,7 @@ func file_execwire_v1_filesystem_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_filesystem_proto_rawDescData
 }
 
-var file_execwire_v1_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_execwire_v1_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_execwire_v1_filesystem_proto_goTypes = []any{
 	(*ReadFileRequest)(nil),          // 0: execwire.v1.ReadFileRequest
 	(*ReadFileResponse)(nil),         // 1: execwire.v1.ReadFileResponse
@@ -1188,87 +1496,97 @@ var file_execwire_v1_filesystem_proto_goTypes = []any{
 	(*RemovePathResponse)(nil),       // 12: execwire.v1.RemovePathResponse
 	(*CopyPathRequest)(nil),          // 13: execwire.v1.CopyPathRequest
 	(*CopyPathResponse)(nil),         // 14: execwire.v1.CopyPathResponse
-	(*CanonicalizePathRequest)(nil),  // 15: execwire.v1.CanonicalizePathRequest
-	(*CanonicalizePathResponse)(nil), // 16: execwire.v1.CanonicalizePathResponse
-	(*SandboxPolicy)(nil),            // 17: execwire.v1.SandboxPolicy
-	(*FileMetadata)(nil),             // 18: execwire.v1.FileMetadata
-	(FileType)(0),                    // 19: execwire.v1.FileType
-	(*DownloadFileRequest)(nil),      // 20: execwire.v1.DownloadFileRequest
-	(*UploadFileRequest)(nil),        // 21: execwire.v1.UploadFileRequest
-	(*GetUploadRequest)(nil),         // 22: execwire.v1.GetUploadRequest
-	(*OpenFileRequest)(nil),          // 23: execwire.v1.OpenFileRequest
-	(*ReadBlockRequest)(nil),         // 24: execwire.v1.ReadBlockRequest
-	(*WriteBlockRequest)(nil),        // 25: execwire.v1.WriteBlockRequest
-	(*CloseFileRequest)(nil),         // 26: execwire.v1.CloseFileRequest
-	(*WalkDirectoryRequest)(nil),     // 27: execwire.v1.WalkDirectoryRequest
-	(*WatchDirectoryRequest)(nil),    // 28: execwire.v1.WatchDirectoryRequest
-	(*AwaitPathsRequest)(nil),        // 29: execwire.v1.AwaitPathsRequest
-	(*DownloadFileResponse)(nil),     // 30: execwire.v1.DownloadFileResponse
-	(*UploadFileResponse)(nil),       // 31: execwire.v1.UploadFileResponse
-	(*GetUploadResponse)(nil),        // 32: execwire.v1.GetUploadResponse
-	(*OpenFileResponse)(nil),         // 33: execwire.v1.OpenFileResponse
-	(*ReadBlockResponse)(nil),        // 34: execwire.v1.ReadBlockResponse
-	(*WriteBlockResponse)(nil),       // 35: execwire.v1.WriteBlockResponse
-	(*CloseFileResponse)(nil),        // 36: execwire.v1.CloseFileResponse
-	(*WalkDirectoryResponse)(nil),    // 37: execwire.v1.WalkDirectoryResponse
-	(*WatchDirectoryResponse)(nil),   // 38: execwire.v1.WatchDirectoryResponse
-	(*AwaitPathsResponse)(nil),       // 39: execwire.v1.AwaitPathsResponse
+	(*RenamePathRequest)(nil),        // 15: execwire.v1.RenamePathRequest
+	(*RenamePathResponse)(nil),       // 16: execwire.v1.RenamePathResponse
+	(*CreateSymlinkRequest)(nil),     // 17: execwire.v1.CreateSymlinkRequest
+	(*CreateSymlinkResponse)(nil),    // 18: execwire.v1.CreateSymlinkResponse
+	(*CanonicalizePathRequest)(nil),  // 19: execwire.v1.CanonicalizePathRequest
+	(*CanonicalizePathResponse)(nil), // 20: execwire.v1.CanonicalizePathResponse
+	(*SandboxPolicy)(nil),            // 21: execwire.v1.SandboxPolicy
+	(*FileMetadata)(nil),             // 22: execwire.v1.FileMetadata
+	(FileType)(0),                    // 23: execwire.v1.FileType
+	(*DownloadFileRequest)(nil),      // 24: execwire.v1.DownloadFileRequest
+	(*UploadFileRequest)(nil),        // 25: execwire.v1.UploadFileRequest
+	(*GetUploadRequest)(nil),         // 26: execwire.v1.GetUploadRequest
+	(*OpenFileRequest)(nil),          // 27: execwire.v1.OpenFileRequest
+	(*ReadBlockRequest)(nil),         // 28: execwire.v1.ReadBlockRequest
+	(*WriteBlockRequest)(nil),        // 29: execwire.v1.WriteBlockRequest
+	(*CloseFileRequest)(nil),         // 30: execwire.v1.CloseFileRequest
+	(*WalkDirectoryRequest)(nil),     // 31: execwire.v1.WalkDirectoryRequest
+	(*WatchDirectoryRequest)(nil),    // 32: execwire.v1.WatchDirectoryRequest
+	(*AwaitPathsRequest)(nil),        // 33: execwire.v1.AwaitPathsRequest
+	(*DownloadFileResponse)(nil),     // 34: execwire.v1.DownloadFileResponse
+	(*UploadFileResponse)(nil),       // 35: execwire.v1.UploadFileResponse
+	(*GetUploadResponse)(nil),        // 36: execwire.v1.GetUploadResponse
+	(*OpenFileResponse)(nil),         // 37: execwire.v1.OpenFileResponse
+	(*ReadBlockResponse)(nil),        // 38: execwire.v1.ReadBlockResponse
+	(*WriteBlockResponse)(nil),       // 39: execwire.v1.WriteBlockResponse
+	(*CloseFileResponse)(nil),        // 40: execwire.v1.CloseFileResponse
+	(*WalkDirectoryResponse)(nil),    // 41: execwire.v1.WalkDirectoryResponse
+	(*WatchDirectoryResponse)(nil),   // 42: execwire.v1.WatchDirectoryResponse
+	(*AwaitPathsResponse)(nil),       // 43: execwire.v1.AwaitPathsResponse
 }
 var file_execwire_v1_filesystem_proto_depIdxs = []int32{
-	17, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	18, // 1: execwire.v1.ReadFileResponse.metadata:type_name -> execwire.v1.FileMetadata
-	17, // 2: execwire.v1.WriteFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	17, // 3: execwire.v1.CreateDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	17, // 4: execwire.v1.GetMetadataRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	18, // 5: execwire.v1.GetMetadataResponse.metadata:type_name -> execwire.v1.FileMetadata
-	17, // 6: execwire.v1.ReadDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	21, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	22, // 1: execwire.v1.ReadFileResponse.metadata:type_name -> execwire.v1.FileMetadata
+	21, // 2: execwire.v1.WriteFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	21, // 3: execwire.v1.CreateDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	21, // 4: execwire.v1.GetMetadataRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	22, // 5: execwire.v1.GetMetadataResponse.metadata:type_name -> execwire.v1.FileMetadata
+	21, // 6: execwire.v1.ReadDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
 	10, // 7: execwire.v1.ReadDirectoryResponse.entries:type_name -> execwire.v1.DirectoryEntry
-	19, // 8: execwire.v1.DirectoryEntry.type:type_name -> execwire.v1.FileType
-	19, // 9: execwire.v1.DirectoryEntry.target_type:type_name -> execwire.v1.FileType
-	17, // 10: execwire.v1.RemovePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	17, // 11: execwire.v1.CopyPathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	17, // 12: execwire.v1.CanonicalizePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	0,  // 13: execwire.v1.FileSystemService.ReadFile:input_type -> execwire.v1.ReadFileRequest
-	20, // 14: execwire.v1.FileSystemService.DownloadFile:input_type -> execwire.v1.DownloadFileRequest
-	2,  // 15: execwire.v1.FileSystemService.WriteFile:input_type -> execwire.v1.WriteFileRequest
-	21, // 16: execwire.v1.FileSystemService.UploadFile:input_type -> execwire.v1.UploadFileRequest
-	22, // 17: execwire.v1.FileSystemService.GetUpload:input_type -> execwire.v1.GetUploadRequest
-	4,  // 18: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
-	6,  // 19: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
-	8,  // 20: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
-	11, // 21: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
-	13, // 22: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
-	15, // 23: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
-	23, // 24: execwire.v1.FileSystemService.OpenFile:input_type -> execwire.v1.OpenFileRequest
-	24, // 25: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
-	25, // 26: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
-	26, // 27: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
-	27, // 28: execwire.v1.FileSystemService.WalkDirectory:input_type -> execwire.v1.WalkDirectoryRequest
-	28, // 29: execwire.v1.FileSystemService.WatchDirectory:input_type -> execwire.v1.WatchDirectoryRequest
-	29, // 30: execwire.v1.FileSystemService.AwaitPaths:input_type -> execwire.v1.AwaitPathsRequest
-	1,  // 31: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
-	30, // 32: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
-	3,  // 33: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
-	31, // 34: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
-	32, // 35: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
-	5,  // 36: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
-	7,  // 37: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
-	9,  // 38: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
-	12, // 39: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
-	14, // 40: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
-	16, // 41: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
-	33, // 42: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
-	34, // 43: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
-	35, // 44: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
-	36, // 45: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
-	37, // 46: execwire.v1.FileSystemService.WalkDirectory:output_type -> execwire.v1.WalkDirectoryResponse
-	38, // 47: execwire.v1.FileSystemService.WatchDirectory:output_type -> execwire.v1.WatchDirectoryResponse
-	39, // 48: execwire.v1.FileSystemService.AwaitPaths:output_type -> execwire.v1.AwaitPathsResponse
-	31, // [31:49] is the sub-list for method output_type
-	13, // [13:31] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	23, // 8: execwire.v1.DirectoryEntry.type:type_name -> execwire.v1.FileType
+	23, // 9: execwire.v1.DirectoryEntry.target_type:type_name -> execwire.v1.FileType
+	21, // 10: execwire.v1.RemovePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	21, // 11: execwire.v1.CopyPathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	21, // 12: execwire.v1.RenamePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	21, // 13: execwire.v1.CreateSymlinkRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	21, // 14: execwire.v1.CanonicalizePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	0,  // 15: execwire.v1.FileSystemService.ReadFile:input_type -> execwire.v1.ReadFileRequest
+	24, // 16: execwire.v1.FileSystemService.DownloadFile:input_type -> execwire.v1.DownloadFileRequest
+	2,  // 17: execwire.v1.FileSystemService.WriteFile:input_type -> execwire.v1.WriteFileRequest
+	25, // 18: execwire.v1.FileSystemService.UploadFile:input_type -> execwire.v1.UploadFileRequest
+	26, // 19: execwire.v1.FileSystemService.GetUpload:input_type -> execwire.v1.GetUploadRequest
+	4,  // 20: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
+	6,  // 21: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
+	8,  // 22: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
+	11, // 23: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
+	13, // 24: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
+	15, // 25: execwire.v1.FileSystemService.RenamePath:input_type -> execwire.v1.RenamePathRequest
+	17, // 26: execwire.v1.FileSystemService.CreateSymlink:input_type -> execwire.v1.CreateSymlinkRequest
+	19, // 27: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
+	27, // 28: execwire.v1.FileSystemService.OpenFile:input_type -> execwire.v1.OpenFileRequest
+	28, // 29: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
+	29, // 30: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
+	30, // 31: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
+	31, // 32: execwire.v1.FileSystemService.WalkDirectory:input_type -> execwire.v1.WalkDirectoryRequest
+	32, // 33: execwire.v1.FileSystemService.WatchDirectory:input_type -> execwire.v1.WatchDirectoryRequest
+	33, // 34: execwire.v1.FileSystemService.AwaitPaths:input_type -> execwire.v1.AwaitPathsRequest
+	1,  // 35: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
+	34, // 36: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
+	3,  // 37: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
+	35, // 38: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
+	36, // 39: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
+	5,  // 40: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
+	7,  // 41: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
+	9,  // 42: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
+	12, // 43: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
+	14, // 44: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
+	16, // 45: execwire.v1.FileSystemService.RenamePath:output_type -> execwire.v1.RenamePathResponse
+	18, // 46: execwire.v1.FileSystemService.CreateSymlink:output_type -> execwire.v1.CreateSymlinkResponse
+	20, // 47: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
+	37, // 48: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
+	38, // 49: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
+	39, // 50: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
+	40, // 51: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
+	41, // 52: execwire.v1.FileSystemService.WalkDirectory:output_type -> execwire.v1.WalkDirectoryResponse
+	42, // 53: execwire.v1.FileSystemService.WatchDirectory:output_type -> execwire.v1.WatchDirectoryResponse
+	43, // 54: execwire.v1.FileSystemService.AwaitPaths:output_type -> execwire.v1.AwaitPathsResponse
+	35, // [35:55] is the sub-list for method output_type
+	15, // [15:35] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_filesystem_proto_init() }
@@ -1282,13 +1600,14 @@ func file_execwire_v1_filesystem_proto_init() {
 	file_execwire_v1_filesystem_walk_proto_init()
 	file_execwire_v1_filesystem_watch_proto_init()
 	file_execwire_v1_sandbox_proto_init()
+	file_execwire_v1_filesystem_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_filesystem_proto_rawDesc), len(file_execwire_v1_filesystem_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

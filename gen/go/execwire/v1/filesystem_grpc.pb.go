@@ -29,6 +29,8 @@ const (
 	FileSystemService_ReadDirectory_FullMethodName    = "/execwire.v1.FileSystemService/ReadDirectory"
 	FileSystemService_RemovePath_FullMethodName       = "/execwire.v1.FileSystemService/RemovePath"
 	FileSystemService_CopyPath_FullMethodName         = "/execwire.v1.FileSystemService/CopyPath"
+	FileSystemService_RenamePath_FullMethodName       = "/execwire.v1.FileSystemService/RenamePath"
+	FileSystemService_CreateSymlink_FullMethodName    = "/execwire.v1.FileSystemService/CreateSymlink"
 	FileSystemService_CanonicalizePath_FullMethodName = "/execwire.v1.FileSystemService/CanonicalizePath"
 	FileSystemService_OpenFile_FullMethodName         = "/execwire.v1.FileSystemService/OpenFile"
 	FileSystemService_ReadBlock_FullMethodName        = "/execwire.v1.FileSystemService/ReadBlock"
@@ -110,12 +112,13 @@ type FileSystemServiceClient interface {
 	// GetUpload says what was received of an upload that is not whole. One that is
 	// complete, was dropped or never was is UPLOAD_NOT_FOUND. It may be repeated.
 	GetUpload(ctx context.Context, in *GetUploadRequest, opts ...grpc.CallOption) (*GetUploadResponse, error)
-	// CreateDirectory makes a directory of mode 0777 without the bits of the
-	// server's umask. It may be repeated if recursive.
+	// CreateDirectory makes a directory, of mode 0777 without the bits of the
+	// server's umask unless other permissions are asked for. It may be repeated if recursive.
 	CreateDirectory(ctx context.Context, in *CreateDirectoryRequest, opts ...grpc.CallOption) (*CreateDirectoryResponse, error)
 	// GetMetadata describes what a path leads to. A link to nothing is
 	// PATH_NOT_FOUND, and links in a circle are SYMLINK_LOOP, unless the path
-	// itself was asked for. It may be repeated.
+	// itself was asked for. With want_sha256 it reads the whole file, and one that is
+	// changed meanwhile is FILE_CHANGED. It may be repeated.
 	GetMetadata(ctx context.Context, in *GetMetadataRequest, opts ...grpc.CallOption) (*GetMetadataResponse, error)
 	// ReadDirectory streams the entries of a directory without "." and "..", in no
 	// particular order, at most 1,000 in a message. Entries that come or go
@@ -123,9 +126,10 @@ type FileSystemServiceClient interface {
 	// repeated.
 	ReadDirectory(ctx context.Context, in *ReadDirectoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadDirectoryResponse], error)
 	// RemovePath removes a file, a link, which is never followed, or a directory.
-	// The root of the file system is refused. A failure or cancellation in the
-	// middle leaves what was not removed until then. It may be repeated if
-	// ignore_missing.
+	// The root of the file system is refused, and so is, as MOUNT_POINT, a tree when
+	// it comes to a directory where a file system is mounted, whose content is not
+	// touched. A failure or cancellation in the middle leaves what was not removed
+	// until then. It may be repeated if ignore_missing.
 	RemovePath(ctx context.Context, in *RemovePathRequest, opts ...grpc.CallOption) (*RemovePathResponse, error)
 	// CopyPath copies a file, a link as a link, or a directory.
 	//
@@ -145,6 +149,16 @@ type FileSystemServiceClient interface {
 	// middle leaves what was copied until then. It may be repeated, unless links
 	// are copied.
 	CopyPath(ctx context.Context, in *CopyPathRequest, opts ...grpc.CallOption) (*CopyPathResponse, error)
+	// RenamePath gives what is at one path another one, in one step: a file, a link,
+	// which is not followed, or a directory with all that is in it. A file or a link
+	// takes the place of another one, a directory that of an empty one, unless
+	// no_replace. Two names of one file stay as they are. Across file systems, and
+	// mounts, it is CROSS_DEVICE: copy and remove instead. A directory does not go
+	// into itself: FILE_SYSTEM_FAILED with EINVAL. Repeated, it is PATH_NOT_FOUND.
+	RenamePath(ctx context.Context, in *RenamePathRequest, opts ...grpc.CallOption) (*RenamePathResponse, error)
+	// CreateSymlink makes a symbolic link. What is at its path stays:
+	// PATH_ALREADY_EXISTS. What it leads to need not be there.
+	CreateSymlink(ctx context.Context, in *CreateSymlinkRequest, opts ...grpc.CallOption) (*CreateSymlinkResponse, error)
 	// CanonicalizePath returns the path of what a path leads to, without links. It
 	// may be repeated.
 	CanonicalizePath(ctx context.Context, in *CanonicalizePathRequest, opts ...grpc.CallOption) (*CanonicalizePathResponse, error)
@@ -332,6 +346,26 @@ func (c *fileSystemServiceClient) CopyPath(ctx context.Context, in *CopyPathRequ
 	return out, nil
 }
 
+func (c *fileSystemServiceClient) RenamePath(ctx context.Context, in *RenamePathRequest, opts ...grpc.CallOption) (*RenamePathResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenamePathResponse)
+	err := c.cc.Invoke(ctx, FileSystemService_RenamePath_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileSystemServiceClient) CreateSymlink(ctx context.Context, in *CreateSymlinkRequest, opts ...grpc.CallOption) (*CreateSymlinkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateSymlinkResponse)
+	err := c.cc.Invoke(ctx, FileSystemService_CreateSymlink_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *fileSystemServiceClient) CanonicalizePath(ctx context.Context, in *CanonicalizePathRequest, opts ...grpc.CallOption) (*CanonicalizePathResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CanonicalizePathResponse)
@@ -510,12 +544,13 @@ type FileSystemServiceServer interface {
 	// GetUpload says what was received of an upload that is not whole. One that is
 	// complete, was dropped or never was is UPLOAD_NOT_FOUND. It may be repeated.
 	GetUpload(context.Context, *GetUploadRequest) (*GetUploadResponse, error)
-	// CreateDirectory makes a directory of mode 0777 without the bits of the
-	// server's umask. It may be repeated if recursive.
+	// CreateDirectory makes a directory, of mode 0777 without the bits of the
+	// server's umask unless other permissions are asked for. It may be repeated if recursive.
 	CreateDirectory(context.Context, *CreateDirectoryRequest) (*CreateDirectoryResponse, error)
 	// GetMetadata describes what a path leads to. A link to nothing is
 	// PATH_NOT_FOUND, and links in a circle are SYMLINK_LOOP, unless the path
-	// itself was asked for. It may be repeated.
+	// itself was asked for. With want_sha256 it reads the whole file, and one that is
+	// changed meanwhile is FILE_CHANGED. It may be repeated.
 	GetMetadata(context.Context, *GetMetadataRequest) (*GetMetadataResponse, error)
 	// ReadDirectory streams the entries of a directory without "." and "..", in no
 	// particular order, at most 1,000 in a message. Entries that come or go
@@ -523,9 +558,10 @@ type FileSystemServiceServer interface {
 	// repeated.
 	ReadDirectory(*ReadDirectoryRequest, grpc.ServerStreamingServer[ReadDirectoryResponse]) error
 	// RemovePath removes a file, a link, which is never followed, or a directory.
-	// The root of the file system is refused. A failure or cancellation in the
-	// middle leaves what was not removed until then. It may be repeated if
-	// ignore_missing.
+	// The root of the file system is refused, and so is, as MOUNT_POINT, a tree when
+	// it comes to a directory where a file system is mounted, whose content is not
+	// touched. A failure or cancellation in the middle leaves what was not removed
+	// until then. It may be repeated if ignore_missing.
 	RemovePath(context.Context, *RemovePathRequest) (*RemovePathResponse, error)
 	// CopyPath copies a file, a link as a link, or a directory.
 	//
@@ -545,6 +581,16 @@ type FileSystemServiceServer interface {
 	// middle leaves what was copied until then. It may be repeated, unless links
 	// are copied.
 	CopyPath(context.Context, *CopyPathRequest) (*CopyPathResponse, error)
+	// RenamePath gives what is at one path another one, in one step: a file, a link,
+	// which is not followed, or a directory with all that is in it. A file or a link
+	// takes the place of another one, a directory that of an empty one, unless
+	// no_replace. Two names of one file stay as they are. Across file systems, and
+	// mounts, it is CROSS_DEVICE: copy and remove instead. A directory does not go
+	// into itself: FILE_SYSTEM_FAILED with EINVAL. Repeated, it is PATH_NOT_FOUND.
+	RenamePath(context.Context, *RenamePathRequest) (*RenamePathResponse, error)
+	// CreateSymlink makes a symbolic link. What is at its path stays:
+	// PATH_ALREADY_EXISTS. What it leads to need not be there.
+	CreateSymlink(context.Context, *CreateSymlinkRequest) (*CreateSymlinkResponse, error)
 	// CanonicalizePath returns the path of what a path leads to, without links. It
 	// may be repeated.
 	CanonicalizePath(context.Context, *CanonicalizePathRequest) (*CanonicalizePathResponse, error)
@@ -640,6 +686,12 @@ func (UnimplementedFileSystemServiceServer) RemovePath(context.Context, *RemoveP
 }
 func (UnimplementedFileSystemServiceServer) CopyPath(context.Context, *CopyPathRequest) (*CopyPathResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CopyPath not implemented")
+}
+func (UnimplementedFileSystemServiceServer) RenamePath(context.Context, *RenamePathRequest) (*RenamePathResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenamePath not implemented")
+}
+func (UnimplementedFileSystemServiceServer) CreateSymlink(context.Context, *CreateSymlinkRequest) (*CreateSymlinkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateSymlink not implemented")
 }
 func (UnimplementedFileSystemServiceServer) CanonicalizePath(context.Context, *CanonicalizePathRequest) (*CanonicalizePathResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CanonicalizePath not implemented")
@@ -841,6 +893,42 @@ func _FileSystemService_CopyPath_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FileSystemService_RenamePath_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenamePathRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileSystemServiceServer).RenamePath(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileSystemService_RenamePath_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileSystemServiceServer).RenamePath(ctx, req.(*RenamePathRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileSystemService_CreateSymlink_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateSymlinkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileSystemServiceServer).CreateSymlink(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileSystemService_CreateSymlink_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileSystemServiceServer).CreateSymlink(ctx, req.(*CreateSymlinkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _FileSystemService_CanonicalizePath_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CanonicalizePathRequest)
 	if err := dec(in); err != nil {
@@ -998,6 +1086,14 @@ var FileSystemService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CopyPath",
 			Handler:    _FileSystemService_CopyPath_Handler,
+		},
+		{
+			MethodName: "RenamePath",
+			Handler:    _FileSystemService_RenamePath_Handler,
+		},
+		{
+			MethodName: "CreateSymlink",
+			Handler:    _FileSystemService_CreateSymlink_Handler,
 		},
 		{
 			MethodName: "CanonicalizePath",
