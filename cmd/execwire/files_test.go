@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +68,19 @@ func TestPathsBeginAtTheCurrentDirectory(t *testing.T) {
 	} {
 		if got, err := remotePath(argument); got != want || err != nil {
 			t.Errorf("%q is %q, %v; want %q", argument, got, err, want)
+		}
+	}
+}
+
+func TestFlagsOfFindMayHaveOneDash(t *testing.T) {
+	for line, want := range map[string]string{
+		"find -name x -type=f --name y -maxdepth 1 -print0": "find --name x --type=f --name y --maxdepth 1 --print0",
+		"find -names -h": "find -names -h",
+		"ls -name":       "ls -name",
+		"":               "",
+	} {
+		if got := strings.Join(longFlags(strings.Fields(line)), " "); got != want {
+			t.Errorf("%q is %q, want %q", line, got, want)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func usageError(command *cobra.Command, err error) error {
 // execute runs the command line and returns the code to exit with.
 func execute(arguments []string, std streams) int {
 	root := newRootCommand(std)
-	root.SetArgs(arguments)
+	root.SetArgs(longFlags(arguments))
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
@@ -128,7 +128,7 @@ also when the connection is.`,
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
-		newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
+		newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
 		newSessionsCommand(std), newGatewayCommand(std), newVersionCommand())
 	return root
 }
