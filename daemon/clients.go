@@ -67,6 +67,7 @@ func newClients(config clientsConfig) (*clients, error) {
 		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Answers: int(cfg.AnswersTotal), Budget: budget, Logger: config.logger,
 		Processes: int(cfg.ConnectionProcesses),
 		NoHTTP:    !cfg.HasHTTP(), HTTPRequests: int(cfg.HTTPConnectionRequests), HTTPBuffered: int(cfg.HTTPBuffered),
+		Watches: int(cfg.ConnectionWatches),
 	})
 	if err != nil {
 		return nil, err

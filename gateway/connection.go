@@ -57,6 +57,7 @@ type connection struct {
 	permits permits
 	files   fileOrder
 	handles fileHandles
+	watches watches
 	bulk    bulk // for files and directories
 	reads   bulk // for output
 	pings   pinger
@@ -109,6 +110,7 @@ func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInte
 	c.out = newOutgoing(c)
 	c.permits.limits(g.config)
 	c.httpPlaces.limits(g.config)
+	c.watches.limit = g.config.Watches
 	c.bulk.share, c.reads.share = g.answers.Share(), g.answers.Share()
 	c.marks.begin(c)
 	return c

@@ -64,6 +64,10 @@ var methods = map[string]method{
 	"fs/writeBlock": {group: groupFiles, decode: decoder[fsWriteBlockParams]()},
 	"fs/close":      {group: groupFiles, control: true, decode: decoder[fsCloseParams]()},
 
+	"fs/watch":        {group: groupFiles, decode: decoder[fsWatchParams]()},
+	"fs/unwatch":      {group: groupFiles, control: true, decode: decoder[fsUnwatchParams]()},
+	"fs/watchMissing": {group: groupFiles, decode: decoder[fsWatchMissingParams]()},
+
 	"http/request": {group: groupHTTP, decode: decoder[httpRequestParams]()},
 }
 

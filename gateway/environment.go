@@ -69,7 +69,7 @@ func (c *connection) getEnvironment(ctx context.Context) (*environmentInfo, *jso
 		PrependPathDirs:      []string{},
 		TemporaryDirectories: []string{},
 		TempDir:              fileURI(e.GetTemporaryDirectory()),
-		Capabilities:         capabilities{FileWriteStreaming: true},
+		Capabilities:         capabilities{FileWriteStreaming: true, FSWatchMissing: true},
 		native:               e,
 	}, nil
 }

@@ -49,6 +49,8 @@ var codesOf = map[execwirev1.ErrorReason]int{
 	execwirev1.ErrorReason_ERROR_REASON_HTTP_ADDRESS_REFUSED:     jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_HTTP_HEAD_TOO_LARGE:      jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_HTTP_REQUESTS:   jsonrpc.CodeLimitReached,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES:         jsonrpc.CodeLimitReached,
+	execwirev1.ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE:        jsonrpc.CodeLimitReached,
 }
 
 // coreInfo is what the core says about an error of its own, or nil.

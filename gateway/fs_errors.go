@@ -47,6 +47,16 @@ func fileFailure(err error) *jsonrpc.Error {
 	return failure
 }
 
+// watchFailure is fileFailure for watches: what the core says of its limits and of
+// those of the system names what to raise.
+func watchFailure(err error) *jsonrpc.Error {
+	switch reasonOf(err) {
+	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES, execwirev1.ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE:
+		return failureOf(err)
+	}
+	return fileFailure(err)
+}
+
 // contentFailure is fileFailure for calls that need a file with content.
 func contentFailure(err error, p clientPath) *jsonrpc.Error {
 	failure := fileFailure(err)

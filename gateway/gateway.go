@@ -22,6 +22,7 @@ const (
 	DefaultAnswers         = 256 << 20
 	DefaultHTTPRequests    = 64
 	DefaultHTTPBuffered    = 64 << 20
+	DefaultWatches         = 64
 )
 
 // Config are the limits of each connection, and of all together. The zero value has the defaults.
@@ -63,6 +64,9 @@ type Config struct {
 	// whole, of all http/request of one connection; across connections they count
 	// for Budget. 0 is DefaultHTTPBuffered.
 	HTTPBuffered int
+	// Watches is how many watches of directories and of missing paths one
+	// connection may have. 0 is DefaultWatches.
+	Watches int
 	// Grace is how long the core keeps the session of a connection that was lost;
 	// nil leaves it to the core, 0 ends the session with the connection.
 	Grace *time.Duration
@@ -97,6 +101,7 @@ func New(config Config) (*Gateway, error) {
 		{"Processes", &config.Processes, 0},
 		{"HTTPRequests", &config.HTTPRequests, DefaultHTTPRequests},
 		{"HTTPBuffered", &config.HTTPBuffered, DefaultHTTPBuffered},
+		{"Watches", &config.Watches, DefaultWatches},
 	} {
 		if *limit.value < 0 {
 			return nil, &ConfigError{Field: limit.name, Value: *limit.value}

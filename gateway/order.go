@@ -80,6 +80,9 @@ func (c *connection) enter(r *request) {
 		id, changes := named.usesHandle()
 		c.handles.order.enter(&r.turn, []string{id}, changes)
 	}
+	if named, ok := r.call.(watchCall); ok {
+		c.watches.order.enter(&r.turn, []string{string(named.watchID())}, true)
+	}
 	switch named := r.call.(type) {
 	case processCall:
 		c.enterProcess(r, named)

@@ -104,6 +104,8 @@ type Config struct {
 	HTTPHead Bytes `name:"http_head_bytes" default:"64KiB" unit:"bytes" min:"4KiB" max:"1MiB" help:"The largest head of a response over HTTP, those of interim responses counted. A larger one fails."`
 	// HTTPConnectionRequests bounds the requests over HTTP of one JSON-RPC connection.
 	HTTPConnectionRequests Count `name:"http_requests_per_connection" default:"64" unit:"requests" min:"1" max:"10000" help:"Requests over HTTP of one JSON-RPC connection that may be under way at once, streamed responses up to their end. Further ones are refused."`
+	// ConnectionWatches bounds the watches of one JSON-RPC connection.
+	ConnectionWatches Count `name:"watches_per_connection" default:"64" unit:"watches" min:"1" max:"10000" help:"Watches of directories and of missing paths of one JSON-RPC connection that may be there at once. Further ones are refused."`
 	// HTTPBuffered bounds the responses that are gathered for one JSON-RPC connection.
 	HTTPBuffered Bytes `name:"http_buffered_bytes_per_connection" default:"64MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"Bytes of the bodies of responses over HTTP that are answered whole, of all requests of one JSON-RPC connection together. A response with more fails; one that is streamed has no bound. Across connections they count for incoming_bytes_total."`
 

@@ -38,35 +38,6 @@ func (n *node) path() string {
 	return whole.String()
 }
 
-// maxOpenBytes is how much of a path is opened at once; the kernel takes less
-// than 4096.
-const maxOpenBytes = 4000
-
-// openBelow opens a path below a directory without following a link. It may be
-// longer than paths can be.
-func openBelow(dir descriptor, relative string, flags int) (descriptor, error) {
-	at := dir
-	for {
-		part, rest := relative, ""
-		if len(part) > maxOpenBytes {
-			cut := strings.LastIndexByte(part[:maxOpenBytes], '/')
-			part, rest = relative[:cut], relative[cut+1:]
-		}
-		how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-		if rest != "" {
-			how.Flags = asParent
-		}
-		fd, err := retried(func() (int, error) { return unix.Openat2(int(at), part, &how) })
-		if at != dir {
-			at.release()
-		}
-		if err != nil || rest == "" {
-			return descriptor(fd), err
-		}
-		at, relative = descriptor(fd), rest
-	}
-}
-
 // open opens a directory of the tree, if the root is still where it was.
 func (w *Watch) open(relative string, flags int) (descriptor, error) {
 	root, err := w.openRoot()
@@ -74,7 +45,7 @@ func (w *Watch) open(relative string, flags int) (descriptor, error) {
 		return 0, err
 	}
 	defer root.release()
-	return openBelow(root, relative, flags)
+	return openBeneath(root, relative, flags, 0)
 }
 
 // openRoot opens the directory that is watched. It is not held open, so that its
@@ -133,7 +104,7 @@ func (w *Watch) scan(top *node, tell bool) error {
 // scanOne scans one directory and returns those in it.
 func (w *Watch) scanOne(root descriptor, n *node, tell bool) (below []*node, err error) {
 	at := n.path()
-	dir, err := openBelow(root, at, asDirectory)
+	dir, err := openBeneath(root, at, asDirectory, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,183 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+)
+
+// maxWatchIDBytes is the longest id of a watch, as JSON.
+const maxWatchIDBytes = 128
+
+// watchID is how a client calls a watch: a string or an unsigned number, as JSON.
+type watchID string
+
+// parseWatchID reads a part of a message.
+func parseWatchID(raw json.RawMessage) (watchID, *jsonrpc.Error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) > maxWatchIDBytes {
+		return "", watchIDRefused("watchId must be at most " + strconv.Itoa(maxWatchIDBytes) + " bytes")
+	}
+	if n, err := strconv.ParseUint(string(raw), 10, 64); err == nil {
+		return watchID(strconv.AppendUint(nil, n, 10)), nil
+	}
+	var text *string
+	if err := json.Unmarshal(raw, &text); err != nil || text == nil {
+		return "", watchIDRefused("invalid type: watchId is a string or an unsigned number")
+	}
+	return watchID(jsonrpc.AppendString(nil, *text)), nil
+}
+
+func watchIDRefused(message string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message, Data: jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: "watchId"}}
+}
+
+// watches are what a connection watches, of directories and of missing paths. They
+// end with it.
+type watches struct {
+	limit int
+	order fileOrder // of calls on the same watch
+
+	mu   sync.Mutex
+	byID map[watchID]*watch // guarded by mu
+}
+
+// watch is one of them.
+type watch struct {
+	id     watchID
+	cancel context.CancelCauseFunc
+	ended  chan struct{} // closed when nothing more is said of it
+}
+
+// watchCall is a call that names a watch.
+type watchCall interface {
+	call
+	watchID() watchID
+}
+
+// reserve takes the id for a watch that is to begin.
+func (w *watches) reserve(id watchID) (*watch, *jsonrpc.Error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.byID[id] != nil:
+		return nil, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "watch %s already exists", id)
+	case len(w.byID) >= w.limit:
+		return nil, limitReached("watches_per_connection", w.limit, "watches are there")
+	case w.byID == nil:
+		w.byID = make(map[watchID]*watch)
+	}
+	new := &watch{id: id, ended: make(chan struct{})}
+	w.byID[id] = new
+	return new, nil
+}
+
+func (w *watches) find(id watchID) *watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byID[id]
+}
+
+// forget gives the id back. Calls but the first do nothing.
+func (w *watches) forget(old *watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byID[old.id] == old {
+		delete(w.byID, old.id)
+	}
+}
+
+// begin asks the core to watch, and waits until it does.
+func begin[M any](ctx context.Context, c *connection, id watchID, open func(context.Context) (grpc.ServerStreamingClient[M], error), follow func(context.Context, *watch, grpc.ServerStreamingClient[M])) (any, *jsonrpc.Error) {
+	w, failed := c.watches.reserve(id)
+	if failed != nil {
+		return nil, failed
+	}
+	ctx, w.cancel = context.WithCancelCause(ctx)
+	stream, err := open(ctx)
+	if err == nil {
+		_, err = stream.Recv() // that it has begun
+	}
+	if err != nil {
+		w.cancel(nil)
+		c.watches.forget(w)
+		return nil, watchFailure(err)
+	}
+	return &watchBegun{Watching: true, then: func() {
+		c.spawn(func() {
+			defer close(w.ended)
+			defer c.watches.forget(w)
+			defer w.cancel(nil)
+			follow(ctx, w, stream)
+		})
+	}}, nil
+}
+
+// watchBegun is the result of fs/watch and fs/watchMissing. What there is to tell
+// follows it.
+type watchBegun struct {
+	Watching bool `json:"watching"`
+
+	then func() // nil if nothing is watched
+}
+
+func (b *watchBegun) wasSaid() {
+	if b.then != nil {
+		b.then()
+	}
+}
+
+// sayNotification says one notification. It blocks while the client does not
+// read, and reports whether it could be said.
+func (c *connection) sayNotification(method string, params any) bool {
+	said := false
+	err := c.out.say(func(dst []byte) ([]byte, bool) {
+		if said {
+			return nil, false
+		}
+		said = true
+		return jsonrpc.AppendNotification(dst, method, params), true
+	})
+	if err != nil {
+		c.end(ending{closeInternal, "a notification could not be sent", err})
+	}
+	return err == nil
+}
+
+// fsUnwatchParams are the parameters of fs/unwatch.
+type fsUnwatchParams struct {
+	WatchID json.RawMessage `param:"watchId"`
+
+	id watchID
+}
+
+func (p *fsUnwatchParams) check() (err *jsonrpc.Error) {
+	p.id, err = parseWatchID(takeRaw(&p.WatchID))
+	return err
+}
+
+func (p *fsUnwatchParams) watchID() watchID { return p.id }
+
+var errUnwatched = errors.New("the client does not watch any more")
+
+// run answers when nothing more is said of the watch.
+func (p *fsUnwatchParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	w := r.watches.find(p.id)
+	if w == nil {
+		return nothing{}, nil
+	}
+	w.cancel(errUnwatched)
+	select {
+	case <-w.ended:
+		return nothing{}, nil
+	case <-ctx.Done():
+		return nil, jsonrpc.Errorf(jsonrpc.CodeInternal, "the connection is being closed")
+	}
+}

@@ -1,0 +1,275 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// changed waits for the first fs/changed of a watch that is wanted, with the one
+// that has to come before.
+func (cl *client) changedOf(id string, wanted func(fsChanged) bool) (fsChanged, int) {
+	cl.t.Helper()
+	var got fsChanged
+	_, at := cl.wait("fs/changed of "+id, func(f frame) bool {
+		if f.Method != "fs/changed" {
+			return false
+		}
+		var m struct{ Params fsChanged }
+		cl.decode(f.raw, &m)
+		got = m.Params
+		return string(got.WatchID) == id && wanted(got)
+	})
+	return got, at
+}
+
+// toldOf waits until a watch has told of a path, and returns what.
+func (cl *client) toldOf(id, path, kind string) fsChange {
+	cl.t.Helper()
+	var change fsChange
+	cl.changedOf(id, func(c fsChanged) bool {
+		for _, change = range c.Changes {
+			if change.Path == path && change.Kind == kind {
+				return true
+			}
+		}
+		return false
+	})
+	return change
+}
+
+func watchOf(id any, path string, members ...any) map[string]any {
+	return with(map[string]any{"watchId": id, "path": path}, members...)
+}
+
+func TestWatch(t *testing.T) {
+	for _, dialect := range []string{"", "file://"} {
+		cl, _ := newCore(t).attach("")
+		dir := t.TempDir()
+		do(t, os.WriteFile(dir+"/old", nil, 0o600), os.Mkdir(dir+"/d", 0o755))
+		if got := string(cl.must("fs/watch", watchOf("w\u00e4", dialect+dir, "recursive", true, "ignore", []string{"*.tmp"}, "settleMs", 1))); got != `{"watching":true}` {
+			t.Errorf("fs/watch is answered with %s", got)
+		}
+		do(t, os.WriteFile(dir+"/x.tmp", nil, 0o600), os.WriteFile(dir+"/d/new", nil, 0o600), os.Remove(dir+"/old"), os.WriteFile(dir+"/bad\xff", nil, 0o600), os.Mkdir(dir+"/e f", 0o755))
+		id := `"wä"`
+		if got := cl.toldOf(id, dialect+dir+"/d/new", "created"); got.Type != "file" {
+			t.Errorf("told was %v", got)
+		}
+		if got := cl.toldOf(id, dialect+dir+"/old", "removed"); got.Type != "" {
+			t.Errorf("told was %v", got)
+		}
+		bad, space := cl.toldOf, " "
+		if dialect != "" {
+			space = "%20"
+			if got := bad(id, dialect+dir+"/bad%FF", "created"); got.PathBase64 != "" {
+				t.Errorf("told was %v", got)
+			}
+		} else if got := bad(id, dir+"/bad\uFFFD", "created"); got.PathBase64 == "" {
+			t.Errorf("told was %v", got)
+		}
+		if got := cl.toldOf(id, dialect+dir+"/e"+space+"f", "created"); got.Type != "directory" {
+			t.Errorf("told was %v", got)
+		}
+		for _, f := range cl.all() {
+			if strings.Contains(string(f.raw), "x.tmp") {
+				t.Errorf("told was %s", f.raw)
+			}
+		}
+	}
+}
+
+// Nothing is said of a watch after fs/unwatch was answered, and its id is free.
+func TestUnwatch(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	dir := t.TempDir()
+	watched, unwatched := cl.ask("fs/watch", watchOf(7, dir)), cl.ask("fs/unwatch", map[string]any{"watchId": 7})
+	for _, id := range []string{watched, unwatched} {
+		if f := cl.reply(id); f.Error != nil {
+			t.Fatal(f.Error)
+		}
+	}
+	before := len(cl.all())
+	do(t, os.WriteFile(dir+"/f", nil, 0o600))
+	cl.must("fs/watch", watchOf(8, dir, "settleMs", 0))
+	do(t, os.WriteFile(dir+"/g", nil, 0o600))
+	cl.toldOf("8", dir+"/g", "created")
+	for _, f := range cl.all()[before:] {
+		if strings.Contains(string(f.raw), `"watchId":7`) {
+			t.Errorf("after the end came %s", f.raw)
+		}
+	}
+	cl.must("fs/watch", watchOf(7, dir))
+	cl.must("fs/watchMissing", map[string]any{"watchId": 9, "missing": []string{dir + "/none"}})
+	for _, id := range []any{7, 9, 9, "none"} {
+		if got := string(cl.must("fs/unwatch", map[string]any{"watchId": id})); got != `{}` {
+			t.Errorf("fs/unwatch is answered with %s", got)
+		}
+	}
+}
+
+func TestALostWatchIsOver(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	dir := t.TempDir() + "/d"
+	do(t, os.Mkdir(dir, 0o755))
+	cl.must("fs/watch", watchOf(1, dir))
+	do(t, os.Remove(dir))
+	got, _ := cl.changedOf("1", func(c fsChanged) bool { return c.Lost != nil })
+	if got.Lost.Path != dir || got.Lost.Reason != "removed" || got.Lost.Message == "" {
+		t.Errorf("lost was %v", got.Lost)
+	}
+	do(t, os.Mkdir(dir, 0o755))
+	cl.must("fs/watch", watchOf(1, dir))
+}
+
+func TestWatchesThatAreRefused(t *testing.T) {
+	const idType = "-32602 invalid type: watchId is a string or an unsigned number"
+	ask(t, func(dir string) { do(t, os.WriteFile(dir+"/f", nil, 0o600), os.Mkdir(dir+"/d", 0o755)) }, []question{
+		{"fs/watch", `{"path":"T/d"}`, "-32602 missing field `watchId`"},
+		{"fs/watch", `{"watchId":1}`, "-32602 missing field `path`"},
+		{"fs/watch", `{"watchId":null,"path":"T/d"}`, idType},
+		{"fs/watch", `{"watchId":-1,"path":"T/d"}`, idType},
+		{"fs/watch", `{"watchId":[],"path":"T/d"}`, idType},
+		{"fs/watch", `{"watchId":"` + strings.Repeat("x", 130) + `","path":"T/d"}`, "-32602 watchId must be at most 128 bytes"},
+		{"fs/watch", `{"watchId":1,"path":"d"}`, "-32602 invalid URI: relative URL without a base"},
+		{"fs/watch", `{"watchId":1,"path":"T/none"}`, missing},
+		{"fs/watch", `{"watchId":1,"path":"T/f"}`, "-32603 failed to watch DIR/f: it is not a directory: watch the one that it is in"},
+		{"fs/watch", `{"watchId":1,"path":"T/d","sandbox":null,"recursive":null,"ignore":null,"settleMs":null}`, `{"watching":true}`},
+		{"fs/watch", `{"watchId":1,"path":"T/d"}`, "-32600 watch 1 already exists"},
+		{"fs/watchMissing", `{"watchId":1,"missing":["T/x"]}`, "-32600 watch 1 already exists"},
+		{"fs/watch", `{"watchId":"1","path":"T/d"}`, `{"watching":true}`},
+		{"fs/watchMissing", `{"watchId":2,"missing":["T/x"],"present":"T/f","sandbox":null}`, `{"watching":true}`},
+		{"fs/watchMissing", `{"watchId":3,"missing":[],"present":["T/f"]}`, `{"watching":true}`},
+		{"fs/watchMissing", `{"watchId":4,"missing":[]}`, `{"watching":false}`},
+		{"fs/watchMissing", `{"watchId":4,"missing":["x"]}`, "-32602 invalid URI: relative URL without a base"},
+		{"fs/watchMissing", `{"watchId":4}`, "-32602 missing field `missing`"},
+		{"fs/watchMissing", `{"watchId":4,"missing":[],"present":4}`, "-32602 invalid type: present is a path or a list of paths"},
+		{"fs/unwatch", `{}`, "-32602 missing field `watchId`"},
+	})
+	cl, _ := newCore(t).attach("")
+	dir := t.TempDir()
+	failed := cl.refused("fs/watch", watchOf(1, dir, "ignore", []string{"x", "!y"}), -32602, "ignore[1]")
+	if failed.Data["field"] != "ignore[1]" {
+		t.Errorf("the data is %v", failed.Data)
+	}
+	cl.refused("fs/watch", watchOf(1, dir, "settleMs", 10_001), -32602, "settle")
+	cl.refused("fs/watch", watchOf(1, dir, "settleMs", uint64(1<<63)), -32602, "settle")
+}
+
+func TestWatchesOfAConnectionAreBounded(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	dir := t.TempDir()
+	for n := range DefaultWatches / 2 {
+		cl.must("fs/watch", watchOf(n, dir))
+		cl.must("fs/watchMissing", map[string]any{"watchId": fmt.Sprint(n), "missing": []string{dir + "/none"}})
+	}
+	cl.refused("fs/watch", watchOf("more", dir), -32005, "watches_per_connection")
+	cl.must("fs/unwatch", map[string]any{"watchId": 3})
+	cl.must("fs/watch", watchOf("more", dir))
+}
+
+func TestWatchMissing(t *testing.T) {
+	cl, _ := newCore(t).attach("")
+	dir := t.TempDir()
+	do(t, os.WriteFile(dir+"/there", nil, 0o600))
+	tests := []struct {
+		missing []string
+		present any
+		do      func() error
+	}{
+		{[]string{"/none", "/a/b"}, nil, func() error { return os.MkdirAll(dir+"/a/b", 0o755) }},
+		{[]string{"/a/b"}, nil, func() error { return nil }},
+		{nil, "file://" + dir + "/there", func() error { return os.Remove(dir + "/there") }},
+	}
+	for n, tt := range tests {
+		paths := []string{}
+		for _, p := range tt.missing {
+			paths = append(paths, dir+p)
+		}
+		asked := cl.ask("fs/watchMissing", map[string]any{"watchId": n, "missing": paths, "present": tt.present})
+		if got := string(cl.reply(asked).Result); got != `{"watching":true}` {
+			t.Errorf("fs/watchMissing is answered with %s", got)
+		}
+		do(t, tt.do())
+		want := fmt.Sprintf(`{"method":"fs/missingChanged","params":{"watchId":%d}}`, n)
+		_, told := cl.wait(want, func(f frame) bool { return string(f.raw) == want })
+		if _, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == asked }); answered > told {
+			t.Error("the notification came before the answer")
+		}
+		cl.must("fs/watchMissing", map[string]any{"watchId": n, "missing": []string{dir + "/none"}})
+	}
+}
+
+// A client that does not read is told that it missed something, and nothing is
+// kept for it without bound.
+func TestAClientThatDoesNotReadMissesChanges(t *testing.T) {
+	core := newCore(t, func(s *coreSettings) { s.limits.WatchPending = 8 << 10 })
+	cl, _ := core.attach("")
+	dir := t.TempDir()
+	cl.must("fs/watch", watchOf(1, dir, "settleMs", 0))
+	cl.stopReading()
+	for n := range 2000 {
+		do(t, os.WriteFile(fmt.Sprintf("%s/%0200d", dir, n), nil, 0o600))
+	}
+	cl.resumeReading()
+	cl.changedOf("1", func(c fsChanged) bool { return c.Overflow })
+	do(t, os.WriteFile(dir+"/after", nil, 0o600))
+	cl.toldOf("1", dir+"/after", "created")
+}
+
+// Many connections that wait for many paths take one inotify instance, and leave
+// none.
+func TestManyWhoWaitTakeOneInstance(t *testing.T) {
+	core, dir := newCore(t), t.TempDir()
+	clients := make([]*client, 50)
+	for n := range clients {
+		clients[n], _ = core.attach("")
+		for id := range 20 {
+			clients[n].must("fs/watchMissing", map[string]any{"watchId": id, "missing": []string{fmt.Sprintf("%s/d/%d", dir, id)}})
+		}
+	}
+	if n := inotifyInstances(t); n != 1 {
+		t.Errorf("there are %d instances", n)
+	}
+	do(t, os.Mkdir(dir+"/d", 0o755))
+	for id := range 20 {
+		do(t, os.WriteFile(fmt.Sprintf("%s/d/%d", dir, id), nil, 0o600))
+	}
+	for _, cl := range clients {
+		for id := range 20 {
+			want := fmt.Sprintf(`{"method":"fs/missingChanged","params":{"watchId":%d}}`, id)
+			cl.wait(want, func(f frame) bool { return string(f.raw) == want })
+		}
+	}
+}
+
+func inotifyInstances(t *testing.T) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	do(t, err)
+	for _, e := range entries {
+		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && target == "anon_inode:inotify" {
+			n++
+		}
+	}
+	return n
+}
+
+// FuzzWatchID: what is taken is an id that is itself again as JSON.
+func FuzzWatchID(f *testing.F) {
+	for _, seed := range []string{"1", `"a"`, `"\u0061"`, "-1", "1.5", "null", `"\ud800"`, " 7 "} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		id, failed := parseWatchID(json.RawMessage(raw))
+		if failed != nil {
+			return
+		}
+		again, failed := parseWatchID(json.RawMessage(id))
+		if failed != nil && len(id) <= maxWatchIDBytes || failed == nil && again != id {
+			t.Error(errors.New("the id "+string(id)), again, failed)
+		}
+	})
+}
