@@ -1,0 +1,332 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// rpcFiles is a client of files over JSON-RPC that connects again, and takes its
+// session up, whenever the connection breaks, and repeats the request that has no
+// answer.
+type rpcFiles struct {
+	testing.TB
+	address string
+	session string
+
+	link        *websocketLink
+	connections int
+	lastID      int
+}
+
+func newRPCFiles(t testing.TB, address string) *rpcFiles {
+	r := &rpcFiles{TB: t, address: address}
+	t.Cleanup(r.drop)
+	return r
+}
+
+func (r *rpcFiles) drop() {
+	if r.link != nil {
+		r.link.drop()
+		r.link = nil
+	}
+}
+
+// call repeats a request until it is answered.
+func (r *rpcFiles) call(method string, params rpcParams) rpcContent {
+	r.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		answer, err := r.try(method, params)
+		if err == nil {
+			return answer
+		}
+		r.drop()
+		if time.Now().After(deadline) {
+			r.Fatalf("%s has no answer: %v", method, err)
+		}
+	}
+}
+
+// result is call of what is to succeed; into may be nil.
+func (r *rpcFiles) result(method string, params rpcParams, into any) {
+	r.Helper()
+	answer := r.call(method, params)
+	if answer.Error != nil {
+		r.Fatalf("%s was refused with %+v", method, answer.Error)
+	}
+	if into != nil {
+		if err := json.Unmarshal(answer.Result, into); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// try sends a request, over a connection that is made if there is none.
+func (r *rpcFiles) try(method string, params rpcParams) (rpcContent, error) {
+	if r.link == nil {
+		if err := r.connect(); err != nil {
+			return rpcContent{}, err
+		}
+	}
+	return r.exchange(method, params)
+}
+
+func (r *rpcFiles) connect() (err error) {
+	if r.link, err = upgrade(r.address, nil); err != nil {
+		return err
+	}
+	hello := rpcParams{"clientName": "files"}
+	if r.session != "" {
+		hello["resumeSessionId"] = r.session
+	}
+	answer, err := r.exchange("initialize", hello)
+	switch {
+	case err != nil:
+		return err
+	case answer.Error != nil && answer.Error.Code != -32010: // which still belongs to the connection that broke
+		r.Fatalf("the session could not be resumed: %+v", answer.Error)
+	case answer.Error != nil:
+		return errors.New(answer.Error.Message)
+	}
+	var told struct{ SessionID string }
+	if err := json.Unmarshal(answer.Result, &told); err != nil {
+		return err
+	}
+	r.session = told.SessionID
+	r.connections++
+	return r.link.send([]byte(`{"method":"initialized"}`))
+}
+
+// exchange sends a request and waits for its answer.
+func (r *rpcFiles) exchange(method string, params rpcParams) (rpcContent, error) {
+	r.lastID++
+	if err := r.link.send([]byte(requestText(r.lastID, method, params))); err != nil {
+		return rpcContent{}, err
+	}
+	for {
+		frame, err := r.link.receive()
+		if err != nil {
+			return rpcContent{}, err
+		}
+		if frame.kind != "text" {
+			continue
+		}
+		if err := frame.parse(); err != nil {
+			return rpcContent{}, err
+		}
+		if frame.Method == "" && string(frame.ID) == mustJSON(r.lastID) {
+			return frame.rpcContent, nil
+		}
+	}
+}
+
+// blockFile is the size of a file from which on it goes in blocks.
+const blockFile = 100_000
+
+// put writes a file, a large one by a handle. Handles are of a connection, so the
+// file is begun anew after one broke.
+func (r *rpcFiles) put(path string, content []byte) {
+	r.Helper()
+	if len(content) < blockFile {
+		r.result("fs/writeFile", rpcParams{"path": path, "dataBase64": inBase64(content)}, nil)
+		return
+	}
+	r.withHandle(path, "replace", func(handle string) bool {
+		for offset := 0; offset < len(content); offset += blockBytes {
+			block := content[offset:min(offset+blockBytes, len(content))]
+			if !r.still("fs/writeBlock", rpcParams{"handleId": handle, "offset": offset, "chunk": inBase64(block)}, nil) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// get reads a file.
+func (r *rpcFiles) get(path string) []byte {
+	r.Helper()
+	var size struct{ Size int64 }
+	r.result("fs/getMetadata", rpcParams{"path": path}, &size)
+	if size.Size < blockFile {
+		var whole struct{ DataBase64 []byte }
+		r.result("fs/readFile", rpcParams{"path": path}, &whole)
+		return whole.DataBase64
+	}
+	var content bytes.Buffer
+	r.withHandle(path, "read", func(handle string) bool {
+		content.Reset()
+		for {
+			var block struct {
+				Chunk []byte
+				EOF   bool
+			}
+			if !r.still("fs/readBlock", rpcParams{"handleId": handle, "offset": content.Len(), "len": 300_000}, &block) {
+				return false
+			}
+			content.Write(block.Chunk)
+			if block.EOF {
+				return true
+			}
+		}
+	})
+	return content.Bytes()
+}
+
+// withHandle opens a file and does something with it, again if the connection
+// broke meanwhile.
+func (r *rpcFiles) withHandle(path, mode string, do func(handle string) (done bool)) {
+	r.Helper()
+	for {
+		handle := processID()
+		answer := r.call("fs/open", rpcParams{"handleId": handle, "path": path, "mode": mode})
+		if answer.Error != nil {
+			r.Fatalf("fs/open of %s was refused with %+v", path, answer.Error)
+		}
+		if do(handle) {
+			r.result("fs/close", rpcParams{"handleId": handle}, nil)
+			return
+		}
+	}
+}
+
+// still is result of a request about a handle. It reports whether there was one:
+// with the connection that it belonged to, it goes.
+func (r *rpcFiles) still(method string, params rpcParams, into any) bool {
+	r.Helper()
+	before := r.connections
+	answer := r.call(method, params)
+	switch {
+	case answer.Error == nil && into == nil:
+		return true
+	case answer.Error == nil:
+		if err := json.Unmarshal(answer.Result, into); err != nil {
+			r.Fatal(err)
+		}
+		return true
+	case answer.Error.Code == -32004 && r.connections > before:
+		return false
+	}
+	r.Fatalf("%s was refused with %+v", method, answer.Error)
+	return false
+}
+
+// walk lists what is below a directory: relative paths, by whether they are files.
+func (r *rpcFiles) walk(dir string) map[string]bool {
+	r.Helper()
+	var walked struct {
+		Entries   []struct{ Path, Kind string }
+		Errors    []any
+		Truncated bool
+	}
+	r.result("fs/walk", rpcParams{"path": dir, "options": rpcParams{"maxDepth": 20, "maxDirectories": 5000, "maxEntries": 20_000}}, &walked)
+	if walked.Truncated || len(walked.Errors) > 0 {
+		r.Fatalf("the walk has the errors %v and is truncated: %t", walked.Errors, walked.Truncated)
+	}
+	found := map[string]bool{}
+	for _, e := range walked.Entries {
+		name, err := filepath.Rel(dir, e.Path)
+		if err != nil {
+			r.Fatal(err)
+		}
+		found[name] = e.Kind == "file"
+	}
+	return found
+}
+
+// sync makes a directory of the server have what a tree has. What is known to be
+// there is a picture, empty at first.
+func (r *rpcFiles) sync(tree, dir string, known picture) picture {
+	r.Helper()
+	r.result("fs/createDirectory", rpcParams{"path": dir}, nil)
+	want := pictureOf(r, tree, false)
+	for name, isFile := range r.walk(dir) {
+		if what, there := want[name]; !there || isFile == (len(what) < 64) {
+			r.result("fs/remove", rpcParams{"path": filepath.Join(dir, name)}, nil)
+		}
+	}
+	for _, name := range want.filesOf(false) {
+		r.result("fs/createDirectory", rpcParams{"path": filepath.Join(dir, name)}, nil)
+	}
+	for _, name := range want.filesOf(true) {
+		if known[name] == want[name] {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(tree, name))
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.put(filepath.Join(dir, name), content)
+	}
+	return want
+}
+
+// fetch makes a new tree of a directory of the server.
+func (r *rpcFiles) fetch(dir, tree string) {
+	r.Helper()
+	found := r.walk(dir)
+	names := make([]string, 0, len(found))
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		path := filepath.Join(tree, name)
+		var err error
+		if found[name] {
+			err = os.WriteFile(path, r.get(filepath.Join(dir, name)), 0o644)
+		} else {
+			err = os.MkdirAll(path, 0o755)
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// A real source tree is uploaded, changed, synced and downloaded over JSON-RPC,
+// and is the same at each end: over a connection that holds, and over one that is
+// cut again and again, where the client resumes its session and repeats what has
+// no answer.
+func TestASourceTreeOverJSONRPC(t *testing.T) {
+	slow(t)
+	for _, cuts := range []int{0, 10} {
+		t.Run(map[bool]string{false: "whole", true: "cut"}[cuts > 0], func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("the seed is %d", seed)
+			random := rand.New(rand.NewPCG(seed, 0))
+			server := newServer(t, nil)
+			wire := newProxy(t, "tcp", server.address(websocketDoor))
+			if cuts > 0 {
+				// The largest file takes 7 MiB, which a whole connection lets pass.
+				wire.cutAfter(func() int64 { return 8<<20 + random.Int64N(1<<20) })
+			}
+			r := newRPCFiles(t, wire.listener.Addr().String())
+			source, there := realTree(t), filepath.Join(shortDir(t), "there")
+
+			known := r.sync(source, there, nil)
+			known.expect(t, "uploaded", there, false)
+			changeTree(t, source, random)
+			pictures := pictureOf(t, source, false)
+			if changed := len(pictures.differences(known)); changed < 30 {
+				t.Errorf("only %d paths were changed", changed)
+			}
+			known = r.sync(source, there, known)
+			known.expect(t, "synced", there, false)
+			for done := false; !done || wire.cutCount() < cuts; done = true {
+				back := filepath.Join(shortDir(t), "back")
+				if err := os.Mkdir(back, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				r.fetch(there, back)
+				known.expect(t, "downloaded", back, false)
+			}
+			t.Logf("%d cuts, %d connections", wire.cutCount(), r.connections)
+		})
+	}
+}
