@@ -135,5 +135,6 @@ func (s *fileSystemService) GetUpload(ctx context.Context, req *execwirev1.GetUp
 		return nil, err
 	}
 	text, raw := toText(state.Path)
-	return &execwirev1.GetUploadResponse{Path: text, RawPath: raw, ReceivedBytes: uint64(state.Received), ExpireTime: toTime(state.Expires)}, nil
+	return &execwirev1.GetUploadResponse{Path: text, RawPath: raw, ReceivedBytes: uint64(state.Received),
+		Complete: state.Complete, ExpireTime: toTime(state.Expires)}, nil
 }

@@ -124,8 +124,11 @@ func TestUploadGoesOnAfterACut(t *testing.T) {
 	if err != nil || resp.GetSize() != 9 {
 		t.Errorf("UploadFile = %v, %v", resp, err)
 	}
-	_, gone := f.files.GetUpload(f.ctx, &execwirev1.GetUploadRequest{UploadId: "u"})
-	expectFailure(t, gone, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND)
+	f.awaitUpload("u", func(u *execwirev1.GetUploadResponse) bool { return u.GetComplete() && u.GetExpireTime() != nil })
+	again, err := f.upload(named(9), uploadEnd(sum("012345789")))
+	if err != nil || !proto.Equal(again, resp) {
+		t.Errorf("the answer is then %v: %v", again, err)
+	}
 	if got, err := os.ReadFile(dir + "/f"); err != nil || string(got) != "012345789" {
 		t.Errorf("the file has %q: %v", got, err)
 	}

@@ -57,6 +57,9 @@ func (s *Uploads) Begin(ctx context.Context, how Replacement) (*Upload, error) {
 		return nil, err
 	}
 	defer release()
+	if u.isCompleted() {
+		return u, nil
+	}
 	if err := u.check(ctx); err != nil {
 		u.drop()
 		return nil, err
@@ -76,6 +79,10 @@ func (u *Upload) claim(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	u.kept = k
+	if u.isCompleted() {
+		u.skip = k.received.Load() - u.how.Offset
+		return func() { <-k.busy }, nil
+	}
 	if k.partial == nil {
 		if k.partial, err = u.open(); err != nil {
 			u.drop()
@@ -87,6 +94,10 @@ func (u *Upload) claim(ctx context.Context) (release func(), err error) {
 	u.skip = u.partial.received - u.how.Offset
 	return func() { <-k.busy }, nil
 }
+
+// isCompleted reports whether an earlier stream has completed the upload: then
+// this one gets the same answer.
+func (u *Upload) isCompleted() bool { return u.kept != nil && u.kept.replaced.Load() != nil }
 
 // open makes the file that is written.
 func (u *Upload) open() (*partial, error) {
@@ -169,6 +180,14 @@ func (u *Upload) Write(ctx context.Context, data []byte) error {
 	defer release()
 	known := min(u.skip, int64(len(data)))
 	u.skip -= known
+	switch {
+	case known == int64(len(data)):
+		return nil
+	case u.isCompleted():
+		err := refused(UploadOffsetInvalid, "write", u.how.Path, "the upload is complete: use another id")
+		err.Limit = u.kept.received.Load()
+		return err
+	}
 	if err := u.partial.write(data[known:]); err != nil {
 		u.drop()
 		return err
@@ -197,24 +216,40 @@ func (u *Upload) Commit(ctx context.Context, sha256 []byte) (Replaced, error) {
 		return Replaced{}, err
 	}
 	defer release()
-	done, err := u.commit(ctx, sha256)
-	if err == nil || ctx.Err() == nil {
+	if u.isCompleted() {
+		replaced := *u.kept.replaced.Load()
+		return replaced, u.verify(replaced, sha256)
+	}
+	replaced, err := u.commit(ctx, sha256)
+	switch {
+	case err == nil && u.kept != nil:
+		u.uploads.complete(u, replaced)
+	case err == nil, ctx.Err() == nil:
 		u.drop() // there is nothing to go on with
 	}
-	return done, err
+	return replaced, err
+}
+
+// verify refuses what is not what was announced.
+func (u *Upload) verify(received Replaced, sha256 []byte) error {
+	switch {
+	case u.skip > 0:
+		return refused(DigestMismatch, "write", u.how.Path, "it ended before what was received of it: upload it anew")
+	case sha256 != nil && !bytes.Equal(sha256, received.SHA256):
+		return refused(DigestMismatch, "write", u.how.Path,
+			"the "+strconv.FormatInt(received.Size, 10)+" bytes that came have another SHA-256 than was announced: upload it anew")
+	}
+	return nil
 }
 
 func (u *Upload) commit(ctx context.Context, sha256 []byte) (Replaced, error) {
 	p := u.partial
 	done := Replaced{Size: p.received, SHA256: p.digest.Sum(nil)}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return Replaced{}, context.Cause(ctx)
-	case u.skip > 0:
-		return Replaced{}, refused(DigestMismatch, "write", p.path, "it ended before what was received of it: upload it anew")
-	case sha256 != nil && !bytes.Equal(sha256, done.SHA256):
-		return Replaced{}, refused(DigestMismatch, "write", p.path,
-			"the "+strconv.FormatInt(p.received, 10)+" bytes that came have another SHA-256 than was announced: upload it anew")
+	}
+	if err := u.verify(done, sha256); err != nil {
+		return Replaced{}, err
 	}
 	directory, err := p.dir.stat()
 	if err != nil {

@@ -176,6 +176,68 @@ func TestUploadsExpire(t *testing.T) {
 	})
 }
 
+// When an answer was lost, a stream that goes on gets it.
+func TestACompletedUploadIsAnsweredAgain(t *testing.T) {
+	dir := t.TempDir()
+	uploads := fsops.NewUploads(time.Minute, 2)
+	defer uploads.Close()
+	how := fsops.Replacement{Path: dir + "/f", ID: "u", IfMissing: true}
+	first, err := replace(t.Context(), uploads, how, "content")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := uploads.Find("", "u"); err != nil || !state.Complete || state.Received != 7 || state.Expires.IsZero() {
+		t.Errorf("%+v, %v", state, err)
+	}
+	if err := os.Remove(dir + "/f"); err != nil {
+		t.Fatal(err)
+	}
+	how.Offset = 3
+	again, err := replace(t.Context(), uploads, how, "tent")
+	if err != nil || !bytes.Equal(again.SHA256, first.SHA256) || again.Metadata.Version() != first.Metadata.Version() {
+		t.Errorf("%+v and then %+v, %v", first, again, err)
+	}
+	wantTree(t, dir)
+	how.Offset = 7
+	_, err = replace(t.Context(), uploads, how, "more")
+	wantError(t, "more than there was", err, fsops.UploadOffsetInvalid, 0)
+	how.Offset = 8
+	_, err = uploads.Begin(t.Context(), how)
+	wantError(t, "beyond the end", err, fsops.UploadOffsetInvalid, 0)
+	how.Offset = 5
+	_, err = replace(t.Context(), uploads, how, "")
+	wantError(t, "less than there was", err, fsops.DigestMismatch, 0)
+	how.Offset = 0
+	if _, err = replace(t.Context(), uploads, how, "anew"); err != nil {
+		t.Error(err)
+	}
+	wantTree(t, dir, "f mode=644 = anew")
+}
+
+// What is remembered of completed uploads is bounded, and keeps nobody from
+// beginning others.
+func TestOfCompletedUploadsTheLastAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		uploads := fsops.NewUploads(time.Minute, 2)
+		defer uploads.Close()
+		for i := range 5 {
+			if _, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/f", ID: fmt.Sprint(i)}, "x"); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+		}
+		for i, want := range []fsops.Kind{fsops.UploadNotFound, fsops.UploadNotFound, fsops.UploadNotFound, 0, 0} {
+			_, err := uploads.Find("", fmt.Sprint(i))
+			wantError(t, fmt.Sprint(i), err, want, 0)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		_, err := uploads.Find("", "4")
+		wantError(t, "afterwards", err, fsops.UploadNotFound, 0)
+	})
+}
+
 func TestClosingDropsUploads(t *testing.T) {
 	dir := build(t, "f = old")
 	uploads := fsops.NewUploads(time.Minute, 4).WithNames()

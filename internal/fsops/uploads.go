@@ -31,17 +31,19 @@ type keptUpload struct {
 	owner, id, path string
 	// busy has room while nobody uses partial.
 	busy     chan struct{}
-	partial  *partial     // used by who is in busy
-	received atomic.Int64 // of the partial
+	partial  *partial                 // used by who is in busy; nil of a completed upload
+	received atomic.Int64             // of the partial
+	replaced atomic.Pointer[Replaced] // what a completed upload is answered with
 
 	stream  *Upload     // guarded by Uploads.mu; who goes on with it, or nil
-	gone    bool        // guarded by Uploads.mu; completed or dropped
+	gone    bool        // guarded by Uploads.mu; dropped
 	expires time.Time   // guarded by Uploads.mu; while nobody goes on with it
 	expiry  *time.Timer // guarded by Uploads.mu
 }
 
 // NewUploads returns a store of uploads that keeps those with an id for a while
-// after their stream has ended, at most so many of each owner.
+// after their stream has ended, at most so many of each owner that are unfinished,
+// and as many that are completed.
 func NewUploads(retention time.Duration, perOwner int) *Uploads {
 	return &Uploads{retention: retention, perOwner: perOwner, kept: make(map[string]map[string]*keptUpload)}
 }
@@ -52,6 +54,8 @@ type UploadState struct {
 	Path string
 	// Received is in bytes.
 	Received int64
+	// Complete says that the file is in its place.
+	Complete bool
 	// Expires is when it is dropped; zero while a stream goes on with it.
 	Expires time.Time
 }
@@ -64,7 +68,7 @@ func (s *Uploads) Find(owner, id string) (UploadState, error) {
 	if k == nil {
 		return UploadState{}, uploadNotFound(id)
 	}
-	return UploadState{Path: k.path, Received: k.received.Load(), Expires: k.expires}, nil
+	return UploadState{Path: k.path, Received: k.received.Load(), Complete: k.replaced.Load() != nil, Expires: k.expires}, nil
 }
 
 func uploadNotFound(id string) error {
@@ -86,6 +90,13 @@ func (s *Uploads) Close() {
 	}
 	s.mu.Unlock()
 	for _, p := range left {
+		release(p)
+	}
+}
+
+// release drops what was received of an upload, if it has not been completed.
+func release(p *partial) {
+	if p != nil {
 		p.release()
 	}
 }
@@ -140,7 +151,13 @@ func (s *Uploads) claim(ctx context.Context, u *Upload) (*keptUpload, error) {
 // add begins an upload. It is called with mu held.
 func (s *Uploads) add(u *Upload) (*keptUpload, error) {
 	owner, id, path := u.how.Owner, u.how.ID, u.how.Path
-	if len(s.kept[owner]) >= s.perOwner {
+	unfinished := 0
+	for _, k := range s.kept[owner] {
+		if k.replaced.Load() == nil {
+			unfinished++
+		}
+	}
+	if unfinished >= s.perOwner {
 		err := refused(TooManyUploads, "write", path, "there are too many unfinished uploads: complete them, or wait until they expire")
 		err.Limit = int64(s.perOwner)
 		return nil, err
@@ -167,7 +184,7 @@ func (s *Uploads) takeOver(k *keptUpload, u *Upload) (bool, error) {
 	case offset == 0:
 		dropped := s.drop(k)
 		s.mu.Unlock()
-		dropped.release()
+		release(dropped)
 		return false, nil
 	}
 	defer s.mu.Unlock()
@@ -211,9 +228,32 @@ func (s *Uploads) leave(u *Upload, keep bool) {
 	}
 	dropped := s.drop(k)
 	s.mu.Unlock()
-	if dropped != nil {
-		dropped.release()
+	release(dropped)
+}
+
+// complete keeps of an upload what it is answered with, for a while, should the
+// answer be lost. It is called by who uses the upload.
+func (s *Uploads) complete(u *Upload, replaced Replaced) {
+	k := u.kept
+	received := k.partial
+	k.replaced.Store(&replaced)
+	k.partial = nil
+	s.mu.Lock()
+	var oldest *keptUpload
+	completed := 0
+	for _, other := range s.kept[k.owner] {
+		if other.replaced.Load() == nil || other.stream != nil {
+			continue
+		}
+		if completed++; oldest == nil || other.expires.Before(oldest.expires) {
+			oldest = other
+		}
 	}
+	if completed >= s.perOwner {
+		s.drop(oldest) // which has nothing to be released
+	}
+	s.mu.Unlock()
+	received.release()
 }
 
 // expire drops an upload when its time is over. The timer is read under the lock
@@ -226,5 +266,5 @@ func (s *Uploads) expire(k *keptUpload, expiry **time.Timer) {
 	}
 	dropped := s.drop(k)
 	s.mu.Unlock()
-	dropped.release()
+	release(dropped)
 }

@@ -212,8 +212,8 @@ const (
 	// The file has not the content that the call was to replace; it stays as it is.
 	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_CONTENT_NOT_MATCHED ErrorReason = 76
-	// The upload is not there: it was completed or dropped, or never began. Begin
-	// it anew. NOT_FOUND.
+	// The upload is not there: it was dropped, or never began, or was completed long
+	// ago. Begin it anew. NOT_FOUND.
 	ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND ErrorReason = 77
 	// An upload cannot go on from an offset that it has not reached; metadata
 	// "received_bytes" says from where it can at most. OUT_OF_RANGE.

@@ -109,8 +109,10 @@ type FileSystemServiceClient interface {
 	// and the earlier one is UPLOAD_TAKEN_OVER. More than the server's
 	// uploads_per_principal are TOO_MANY_UPLOADS.
 	UploadFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFileRequest, UploadFileResponse], error)
-	// GetUpload says what was received of an upload that is not whole. One that is
-	// complete, was dropped or never was is UPLOAD_NOT_FOUND. It may be repeated.
+	// GetUpload says what was received of an upload that has an id. One that is
+	// complete is remembered as long as one that is cut, so that its answer can be
+	// had again, but for the oldest where there are many. One that was dropped, or
+	// never was, is UPLOAD_NOT_FOUND. It may be repeated.
 	GetUpload(ctx context.Context, in *GetUploadRequest, opts ...grpc.CallOption) (*GetUploadResponse, error)
 	// CreateDirectory makes a directory, of mode 0777 without the bits of the
 	// server's umask unless other permissions are asked for. It may be repeated if recursive.
@@ -541,8 +543,10 @@ type FileSystemServiceServer interface {
 	// and the earlier one is UPLOAD_TAKEN_OVER. More than the server's
 	// uploads_per_principal are TOO_MANY_UPLOADS.
 	UploadFile(grpc.ClientStreamingServer[UploadFileRequest, UploadFileResponse]) error
-	// GetUpload says what was received of an upload that is not whole. One that is
-	// complete, was dropped or never was is UPLOAD_NOT_FOUND. It may be repeated.
+	// GetUpload says what was received of an upload that has an id. One that is
+	// complete is remembered as long as one that is cut, so that its answer can be
+	// had again, but for the oldest where there are many. One that was dropped, or
+	// never was, is UPLOAD_NOT_FOUND. It may be repeated.
 	GetUpload(context.Context, *GetUploadRequest) (*GetUploadResponse, error)
 	// CreateDirectory makes a directory, of mode 0777 without the bits of the
 	// server's umask unless other permissions are asked for. It may be repeated if recursive.

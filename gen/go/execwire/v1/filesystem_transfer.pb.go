@@ -811,8 +811,11 @@ type GetUploadResponse struct {
 	// How many bytes were received. While a stream of the upload goes on there can
 	// be more at once.
 	ReceivedBytes uint64 `protobuf:"varint,3,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
-	// When it is dropped if no stream goes on with it. Absent while one does.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// When it is forgotten if no stream goes on with it. Absent while one does.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// Whether it is complete: the file was put in its place. A stream that goes on
+	// with it changes nothing, and gets the answer that the one before got.
+	Complete      bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -875,6 +878,13 @@ func (x *GetUploadResponse) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *GetUploadResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
 var File_execwire_v1_filesystem_transfer_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
@@ -930,13 +940,14 @@ const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\x125\n" +
 	"\bmetadata\x18\x03 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\"/\n" +
 	"\x10GetUploadRequest\x12\x1b\n" +
-	"\tupload_id\x18\x01 \x01(\tR\buploadId\"\xa6\x01\n" +
+	"\tupload_id\x18\x01 \x01(\tR\buploadId\"\xc2\x01\n" +
 	"\x11GetUploadResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x12%\n" +
 	"\x0ereceived_bytes\x18\x03 \x01(\x04R\rreceivedBytes\x12;\n" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime*\\\n" +
+	"expireTime\x12\x1a\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete*\\\n" +
 	"\n" +
 	"UploadMode\x12\x1b\n" +
 	"\x17UPLOAD_MODE_UNSPECIFIED\x10\x00\x12\x18\n" +
