@@ -10,7 +10,8 @@
 //
 // [Client.Stat], [Client.ReadDir] and the other methods about files are those of
 // package os, for paths of the server. [Client.Upload] and [Client.Download] pass
-// content of any size and go on where a lost connection left them.
+// content of any size and go on where a lost connection left them; [Client.Push]
+// and [Client.Pull] copy files and directories there and back.
 //
 // Everything else the server offers is reached through the generated stubs, see
 // [Client.Processes], [Client.Sessions] and [Client.Files]; [FromRPC] restores the

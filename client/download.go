@@ -3,8 +3,10 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -17,6 +19,9 @@ type DownloadOptions struct {
 	Offset int64
 	// Length is how many bytes to get at most; nil is up to the end.
 	Length *int64
+	// IfVersion is the version that the file has to have, of the metadata that was
+	// told before; another one is FILE_CHANGED. Empty takes any.
+	IfVersion string
 	// OnHead is called once, before the first byte, with what the file is. An
 	// error of it ends the download.
 	OnHead func(*execwirev1.FileMetadata) error
@@ -24,28 +29,44 @@ type DownloadOptions struct {
 	OnProgress func(written int64)
 }
 
-// Download writes a file of the server to a writer, and returns how many bytes
-// those were. A lost connection is resumed for a minute and a quarter; nothing is
-// written twice. The calls of to and of the callbacks are made by the caller's
-// goroutine.
+// Downloaded is what was downloaded.
+type Downloaded struct {
+	// Size is how many bytes were written.
+	Size int64
+	// Metadata is what the file was at first; nil if it was not told.
+	Metadata *execwirev1.FileMetadata
+	// Changed is whether the file was changed while it was read, so that what was
+	// written may be a mixture.
+	Changed bool
+}
+
+// Download writes a file of the server to a writer. A lost connection is resumed
+// for a minute and a quarter; nothing is written twice, and a file that was changed
+// by then is FILE_CHANGED. The calls of to and of the callbacks are made by the
+// caller's goroutine.
 //
-// Errors are [*Error] when the server refused, [*WriteError] when to did, or
-// wrap the cause of ctx. What was written until then stays.
-func (c *Client) Download(ctx context.Context, path string, to io.Writer, options DownloadOptions) (written int64, err error) {
+// Errors are [*Error] when the server refused, [*WriteError] when to did,
+// [*DigestError], or wrap the cause of ctx. What was written until then stays; how
+// much that is, is returned.
+func (c *Client) Download(ctx context.Context, path string, to io.Writer, options DownloadOptions) (Downloaded, error) {
 	d := &download{client: c, path: path, to: to, options: options}
 	for connection := (link{}); ; {
 		before := d.written
 		err := d.attempt(ctx)
 		if err == nil {
-			return d.written, nil
+			return d.result(), nil
 		}
 		if d.written > before {
 			connection = link{}
 		}
 		if err := connection.again(ctx, err); err != nil {
-			return d.written, err
+			return d.result(), err
 		}
 	}
+}
+
+func (d *download) result() Downloaded {
+	return Downloaded{Size: d.written, Metadata: d.head, Changed: d.changed}
 }
 
 // ReadFile returns the content of a file, of any size.
@@ -72,13 +93,21 @@ type download struct {
 	options DownloadOptions
 	head    *execwirev1.FileMetadata // nil until it is known
 	written int64
+	changed bool
+	// digest is of what the stream has brought.
+	digest hash.Hash
 }
 
 // attempt downloads what is not written yet.
 func (d *download) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errors.New("the download is over"))
-	request := &execwirev1.DownloadFileRequest{Offset: uint64(d.options.Offset + d.written)}
+	request := &execwirev1.DownloadFileRequest{
+		Offset: uint64(d.options.Offset + d.written), WantSha256: true, IfVersion: d.options.IfVersion}
+	if d.written > 0 {
+		request.IfVersion = d.head.GetVersion()
+	}
+	d.digest = sha256.New()
 	request.Path, request.RawPath = pathFields(d.path)
 	if d.options.Length != nil {
 		left := uint64(*d.options.Length - d.written)
@@ -110,10 +139,18 @@ func (d *download) take(message *execwirev1.DownloadFileResponse) error {
 		}
 		return nil
 	}
+	if end := message.GetEnd(); end != nil {
+		d.changed = d.changed || end.GetChanged()
+		if !bytes.Equal(end.GetSha256(), d.digest.Sum(nil)) {
+			return &DigestError{Path: d.path}
+		}
+		return nil
+	}
 	data := message.GetData()
 	if len(data) == 0 {
 		return nil
 	}
+	d.digest.Write(data)
 	n, err := d.to.Write(data)
 	d.written += int64(n)
 	if err != nil {
@@ -123,6 +160,16 @@ func (d *download) take(message *execwirev1.DownloadFileResponse) error {
 		d.options.OnProgress(d.written)
 	}
 	return nil
+}
+
+// DigestError says that what was downloaded is not what the server had sent.
+type DigestError struct {
+	// Path is the file of the server.
+	Path string
+}
+
+func (e *DigestError) Error() string {
+	return fmt.Sprintf("failed to download %s: what has arrived has another SHA-256 than what was sent: download it again", e.Path)
 }
 
 // WriteError says that what was downloaded could not be passed on.

@@ -16,6 +16,9 @@ type FileInfo struct {
 	Metadata *execwirev1.FileMetadata
 	// LinkTarget is where a link leads, as written in it; only of [Client.Lstat].
 	LinkTarget string
+	// SHA256 is the digest of the content of a regular file; only of
+	// [Client.StatSHA256].
+	SHA256 []byte
 }
 
 // DirEntry is a name in a directory.
@@ -38,16 +41,20 @@ type DirEntry struct {
 
 // Stat describes what a path leads to.
 func (c *Client) Stat(ctx context.Context, path string) (FileInfo, error) {
-	return c.stat(ctx, path, false)
+	return c.stat(ctx, path, &execwirev1.GetMetadataRequest{})
+}
+
+// StatSHA256 is Stat that has the server read a regular file too, for its digest.
+func (c *Client) StatSHA256(ctx context.Context, path string) (FileInfo, error) {
+	return c.stat(ctx, path, &execwirev1.GetMetadataRequest{WantSha256: true})
 }
 
 // Lstat describes the path itself, should it be a link.
 func (c *Client) Lstat(ctx context.Context, path string) (FileInfo, error) {
-	return c.stat(ctx, path, true)
+	return c.stat(ctx, path, &execwirev1.GetMetadataRequest{NoFollow: true})
 }
 
-func (c *Client) stat(ctx context.Context, path string, noFollow bool) (FileInfo, error) {
-	request := &execwirev1.GetMetadataRequest{NoFollow: noFollow}
+func (c *Client) stat(ctx context.Context, path string, request *execwirev1.GetMetadataRequest) (FileInfo, error) {
 	request.Path, request.RawPath = pathFields(path)
 	response, err := repeat(ctx, func() (*execwirev1.GetMetadataResponse, error) {
 		return c.files.GetMetadata(ctx, request)
@@ -58,6 +65,7 @@ func (c *Client) stat(ctx context.Context, path string, noFollow bool) (FileInfo
 	return FileInfo{
 		Metadata:   response.GetMetadata(),
 		LinkTarget: bytesOf(response.GetLinkTarget(), response.GetRawLinkTarget()),
+		SHA256:     response.GetSha256(),
 	}, nil
 }
 
@@ -90,18 +98,20 @@ func (c *Client) ReadDir(ctx context.Context, path string) ([]DirEntry, error) {
 	})
 }
 
-// Mkdir makes a directory. Its parent has to exist, the directory must not.
-func (c *Client) Mkdir(ctx context.Context, path string) error {
-	request := &execwirev1.CreateDirectoryRequest{}
+// Mkdir makes a directory with the permission bits, of mode 07777; nil is 0777
+// without the bits of the server's umask. Its parent has to exist, the directory
+// must not.
+func (c *Client) Mkdir(ctx context.Context, path string, permissions *uint32) error {
+	request := &execwirev1.CreateDirectoryRequest{Permissions: permissions}
 	request.Path, request.RawPath = pathFields(path)
 	_, err := c.files.CreateDirectory(ctx, request)
 	return answered(ctx, err)
 }
 
-// MkdirAll makes a directory and its missing parents. One that exists is as
-// good.
-func (c *Client) MkdirAll(ctx context.Context, path string) error {
-	request := &execwirev1.CreateDirectoryRequest{Recursive: true}
+// MkdirAll is Mkdir that makes missing parents too, without the permission bits.
+// A directory that exists is as good, and keeps its own.
+func (c *Client) MkdirAll(ctx context.Context, path string, permissions *uint32) error {
+	request := &execwirev1.CreateDirectoryRequest{Recursive: true, Permissions: permissions}
 	request.Path, request.RawPath = pathFields(path)
 	_, err := repeat(ctx, func() (*execwirev1.CreateDirectoryResponse, error) {
 		return c.files.CreateDirectory(ctx, request)
@@ -126,6 +136,35 @@ func (c *Client) RemoveAll(ctx context.Context, path string) error {
 		return c.files.RemovePath(ctx, request)
 	})
 	return err
+}
+
+// Rename gives what is at one path another one, in one step, in the place of a
+// file, link or empty directory that is there. Across file systems it fails with
+// CROSS_DEVICE.
+func (c *Client) Rename(ctx context.Context, source, destination string) error {
+	return c.rename(ctx, source, destination, false)
+}
+
+// RenameNew is Rename that fails with PATH_ALREADY_EXISTS if anything is there.
+func (c *Client) RenameNew(ctx context.Context, source, destination string) error {
+	return c.rename(ctx, source, destination, true)
+}
+
+func (c *Client) rename(ctx context.Context, source, destination string, noReplace bool) error {
+	request := &execwirev1.RenamePathRequest{NoReplace: noReplace}
+	request.SourcePath, request.RawSourcePath = pathFields(source)
+	request.DestinationPath, request.RawDestinationPath = pathFields(destination)
+	_, err := c.files.RenamePath(ctx, request)
+	return answered(ctx, err)
+}
+
+// Symlink makes a link that leads to target. Nothing must be at its path.
+func (c *Client) Symlink(ctx context.Context, target, path string) error {
+	request := &execwirev1.CreateSymlinkRequest{}
+	request.Path, request.RawPath = pathFields(path)
+	request.Target, request.RawTarget = pathFields(target)
+	_, err := c.files.CreateSymlink(ctx, request)
+	return answered(ctx, err)
 }
 
 // Copy copies a file, or a link as a link, from one path of the server to

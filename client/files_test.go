@@ -78,8 +78,8 @@ func TestDownloadsGoOnAfterCuts(t *testing.T) {
 		OnHead:     func(m *execwirev1.FileMetadata) error { heads += int64(m.GetMode()); return nil },
 		OnProgress: func(written int64) { progress = written },
 	})
-	if err != nil || n != 8 || got.String() != content[1:9] || heads != 0o640 || progress != 8 {
-		t.Errorf("got %d bytes, %q, %v, %d heads, progress %d", n, got.String(), err, heads, progress)
+	if err != nil || n.Size != 8 || got.String() != content[1:9] || heads != 0o640 || progress != 8 {
+		t.Errorf("got %d bytes, %q, %v, %d heads, progress %d", n.Size, got.String(), err, heads, progress)
 	}
 }
 

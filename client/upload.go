@@ -131,6 +131,8 @@ type upload struct {
 	asked int64
 	// lost is what the last attempt failed with; nil before that.
 	lost error
+	// complete is whether the content was read, and sent, to its end.
+	complete bool
 	// restarts counts how often what the server had received was of no use.
 	restarts int
 }
@@ -152,7 +154,28 @@ func (u *upload) run(ctx context.Context) (Uploaded, error) {
 		if err := connection.again(ctx, err); err != nil {
 			return Uploaded{}, err
 		}
+		if uploaded, ok := u.arrived(ctx); ok {
+			return uploaded, nil
+		}
 	}
+}
+
+// arrived is whether the last attempt did all that it was to do, and only its
+// answer was lost.
+func (u *upload) arrived(ctx context.Context) (Uploaded, bool) {
+	if !u.complete || u.options.InPlace {
+		return Uploaded{}, false
+	}
+	info, err := u.client.StatSHA256(ctx, u.path)
+	m, digest := info.Metadata, u.digest.Sum(nil)
+	switch {
+	case err != nil, !bytes.Equal(info.SHA256, digest):
+		return Uploaded{}, false
+	case u.options.Permissions != nil && m.GetMode() != *u.options.Permissions,
+		!u.options.ModifyTime.IsZero() && !sameTime(u.options.ModifyTime, m.GetModifyTime().AsTime()):
+		return Uploaded{}, false
+	}
+	return Uploaded{Size: int64(m.GetSize()), SHA256: digest, Metadata: m}, true
 }
 
 // mustBeginAgain is whether what the server had received at the offset is gone,
@@ -165,7 +188,7 @@ func (u *upload) mustBeginAgain(err error, offset int64) bool {
 		return false
 	}
 	u.restarts++
-	u.known, u.hashed = 0, 0
+	u.known, u.hashed, u.complete = 0, 0, false
 	u.digest.Reset()
 	return true
 }
@@ -186,6 +209,11 @@ func (u *upload) attempt(ctx context.Context, anew bool) (uploaded Uploaded, off
 	if err != nil {
 		return Uploaded{}, offset, err
 	}
+	// This keeps gRPC from repeating the stream by itself. It does so with one whose
+	// connection is lost before its head was written, also when Send has already
+	// told the end of it: what was sent until then, and the half-close that asks for
+	// the answer, would be a whole file to the server.
+	_ = stream.Context()
 	if err := u.send(ctx, stream, offset); err != nil {
 		return Uploaded{}, offset, err
 	}
@@ -193,7 +221,11 @@ func (u *upload) attempt(ctx context.Context, anew bool) (uploaded Uploaded, off
 	if err != nil {
 		return Uploaded{}, offset, err
 	}
-	return Uploaded{Size: int64(response.GetSize()), SHA256: u.digest.Sum(nil), Metadata: response.GetMetadata()}, offset, nil
+	uploaded = Uploaded{Size: int64(response.GetSize()), SHA256: u.digest.Sum(nil), Metadata: response.GetMetadata()}
+	if !u.complete || uploaded.Size != u.hashed {
+		return Uploaded{}, offset, fmt.Errorf("failed to upload %s: the server broke the contract: it has taken %d bytes for the whole", u.path, uploaded.Size)
+	}
+	return uploaded, offset, nil
 }
 
 // received asks how much the server has; nothing if it does not know the upload.
@@ -240,6 +272,7 @@ func (u *upload) send(ctx context.Context, stream uploadStream, offset int64) er
 			return &ReadError{Path: u.path, Err: err}
 		}
 	}
+	u.complete = true
 	if u.options.InPlace {
 		return nil
 	}

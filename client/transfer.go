@@ -1,0 +1,257 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// TransferOptions say how files are copied between this machine and the server.
+// The zero value copies one file.
+type TransferOptions struct {
+	// Recursive copies directories with all that is in them, and links as links.
+	// If not, a directory is refused and a link followed.
+	Recursive bool
+	// Preserve gives files the times of the last change of their sources, and the
+	// set-user-ID, set-group-ID and sticky bits. The permission bits, of mode
+	// 0777, they get in any case; owners never.
+	Preserve bool
+	// NoReplace leaves files and links that are there as they are.
+	NoReplace bool
+	// Update leaves files out that are there with the same size and time, and
+	// gives the others the time of their source.
+	Update bool
+	// Checksum is Update that compares the SHA-256 in place of the time.
+	Checksum bool
+	// Delete removes what is in the directories of the destination and not in
+	// those of the source, when everything was copied, and what is in the way of
+	// something of another type.
+	Delete bool
+	// Parallel is how many files are copied at once; 0 is 16.
+	Parallel int
+
+	// OnProgress is called while files are copied, and OnFailed for every file
+	// that was not, with its path relative to the source, "." for that itself. They
+	// are called one at a time, by different goroutines.
+	OnProgress func(TransferProgress)
+	OnFailed   func(path string, err error)
+}
+
+// Transferred says what was copied.
+type Transferred struct {
+	// Files, Links and Directories are how many of them were copied; of
+	// directories, those that were made count.
+	Files, Links, Directories int
+	// Skipped is how many files and links were left as they are by NoReplace,
+	// Update or Checksum.
+	Skipped int
+	// Omitted is how many FIFOs, sockets and devices were left out.
+	Omitted int
+	// Changed is how many files were changed while they were copied.
+	Changed int
+	// Deleted is how many paths of the destination were removed.
+	Deleted int
+	// Failed is how many files were not copied or removed.
+	Failed int
+	// Bytes is the size of the files that were copied.
+	Bytes int64
+}
+
+// TransferProgress is how far a transfer is.
+type TransferProgress struct {
+	// Transferred is what is done.
+	Transferred
+	// Path is the file that is being copied, relative to the source.
+	Path string
+	// Size is its size, and Done how much of it was copied. The bytes of files
+	// that are not done yet are in MovingBytes, for all that are copied at once.
+	Size, Done, MovingBytes int64
+}
+
+// TransferError says that some files were not copied.
+type TransferError struct {
+	// Failed is how many.
+	Failed int
+	// Path is the first of them, relative to the source, and Err what was wrong.
+	Path string
+	Err  error
+}
+
+func (e *TransferError) Error() string {
+	if e.Failed == 1 {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("failed to copy %d files, the first of them: %v", e.Failed, e.Err)
+}
+
+func (e *TransferError) Unwrap() error { return e.Err }
+
+// Push copies a file or directory of this machine to a path of the server: to
+// exactly that path, which a directory is merged into if it is one. Every file is
+// put in its place when it is whole, as by [Client.Upload].
+//
+// Errors are [*TransferError] when some files were not copied, the others being
+// so, those of the first call if the server is lost, or wrap the cause of ctx.
+func (c *Client) Push(ctx context.Context, local, remote string, options TransferOptions) (Transferred, error) {
+	if !options.Recursive {
+		followed, err := filepath.EvalSymlinks(local)
+		if err != nil {
+			return Transferred{}, err
+		}
+		local = followed
+	}
+	source, err := openLocal(local)
+	if err != nil {
+		return Transferred{}, err
+	}
+	defer source.close()
+	destination := &remoteSide{client: c, base: remote}
+	t := newTransfer(source, destination, options)
+	t.copy = func(ctx context.Context, name string) (int64, bool, error) {
+		return t.push(ctx, source, destination, name)
+	}
+	return t.run(ctx)
+}
+
+// Pull copies a file or directory of the server to a path of this machine, as
+// Push does the other way. A file is written beside its place, to a hidden name
+// that ends with ".execwire-part", and then renamed. Of a large one that was
+// interrupted this stays, see [InterruptedError]. Nothing is written outside of
+// the destination, whatever names and links the server tells.
+func (c *Client) Pull(ctx context.Context, remote, local string, options TransferOptions) (Transferred, error) {
+	if followed, err := filepath.EvalSymlinks(local); err == nil && !options.Recursive {
+		local = followed
+	}
+	destination, err := openLocal(local)
+	if err != nil {
+		return Transferred{}, err
+	}
+	defer destination.close()
+	source := &remoteSide{client: c, base: remote, follow: !options.Recursive}
+	t := newTransfer(source, destination, options)
+	t.copy = func(ctx context.Context, name string) (int64, bool, error) {
+		return t.pull(ctx, source, destination, name)
+	}
+	t.finish = destination.setModes
+	return t.run(ctx)
+}
+
+// push uploads one file and returns its size.
+func (t *transfer) push(ctx context.Context, source *localSide, destination *remoteSide, name string) (size int64, changed bool, err error) {
+	file, info, err := source.open(name)
+	if err != nil {
+		return 0, false, err
+	}
+	defer file.Close()
+	permissions := modeBits(info.Mode()) & t.modeMask()
+	options := UploadOptions{
+		Permissions: &permissions, IfMissing: t.options.NoReplace,
+		OnProgress: func(sent int64) { t.progress(name, info.Size(), sent) },
+	}
+	if t.keepsTimes() {
+		options.ModifyTime = info.ModTime()
+	}
+	if info.Size() > resumeBytes {
+		options.ID = uploadID(file.Name(), info, destination.path(name))
+	}
+	uploaded, err := destination.client.Upload(ctx, destination.path(name), file, options)
+	if err != nil {
+		return 0, false, err
+	}
+	after, err := file.Stat()
+	changed = err == nil && (after.Size() != info.Size() || !after.ModTime().Equal(info.ModTime()))
+	return uploaded.Size, changed, nil
+}
+
+// pull downloads one file and returns its size. One that is changed while a lost
+// connection is resumed is downloaded again.
+func (t *transfer) pull(ctx context.Context, source *remoteSide, destination *localSide, name string) (size int64, changed bool, err error) {
+	part, err := destination.create(name, source.path(name))
+	if err != nil {
+		return 0, false, err
+	}
+	defer part.discard()
+	for restarts := 0; ; restarts++ {
+		done, err := source.client.Download(ctx, source.path(name), part.file, DownloadOptions{
+			Offset: part.size, IfVersion: part.version,
+			OnHead:     func(m *execwirev1.FileMetadata) error { part.head = m; return nil },
+			OnProgress: func(written int64) { t.progress(name, int64(part.head.GetSize()), part.size+written) },
+		})
+		part.size += done.Size
+		if Reason(err) == execwirev1.ErrorReason_ERROR_REASON_FILE_CHANGED && restarts < mostRestarts {
+			if err := part.restart(); err != nil {
+				return 0, false, err
+			}
+			continue
+		}
+		if err != nil {
+			if isFatal(ctx, err) && part.keep() {
+				err = &InterruptedError{Size: part.size, Err: err}
+			}
+			return 0, false, err
+		}
+		modifyTime := time.Time{}
+		if t.keepsTimes() {
+			modifyTime = part.head.GetModifyTime().AsTime()
+		}
+		return part.size, done.Changed, part.commit(fileMode(part.head.GetMode()&t.modeMask()), modifyTime, t.options.NoReplace)
+	}
+}
+
+// InterruptedError says that a download ended early, and that what there is of it
+// was kept: a Pull of the same file to the same path goes on with it, if the file
+// is not changed until then.
+type InterruptedError struct {
+	// Size is how many bytes were kept.
+	Size int64
+	// Err is why it ended.
+	Err error
+}
+
+func (e *InterruptedError) Error() string { return e.Err.Error() }
+
+func (e *InterruptedError) Unwrap() error { return e.Err }
+
+// modeMask are the mode bits that are copied.
+func (t *transfer) modeMask() uint32 {
+	if t.options.Preserve {
+		return 0o7777
+	}
+	return 0o777
+}
+
+func (t *transfer) keepsTimes() bool {
+	return t.options.Preserve || t.options.Update || t.options.Checksum
+}
+
+var (
+	errIsDirectory = errors.New("it is a directory")
+	errInTheWay    = errors.New("something of another type is in its place")
+)
+
+// fileMode are mode bits as package os has them.
+func fileMode(bits uint32) os.FileMode {
+	mode := os.FileMode(bits & 0o777)
+	for bit, flag := range map[uint32]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
+		if bits&bit != 0 {
+			mode |= flag
+		}
+	}
+	return mode
+}
+
+// modeBits are the mode bits of what package os has.
+func modeBits(mode os.FileMode) uint32 {
+	bits := uint32(mode.Perm())
+	for bit, flag := range map[uint32]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
+		if mode&flag != 0 {
+			bits |= bit
+		}
+	}
+	return bits
+}
