@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -161,6 +162,7 @@ func describeFile(name string, info client.FileInfo) fileObject {
 		UserID: m.GetUserId(), GroupID: m.GetGroupId(), LinkCount: m.GetLinkCount(),
 		ModifyTime: timeOf(m.GetModifyTime()), AccessTime: timeOf(m.GetAccessTime()),
 		ChangeTime: timeOf(m.GetChangeTime()), BirthTime: timeOf(m.GetBirthTime()),
+		SHA256: hex.EncodeToString(info.SHA256),
 	}
 	object.Path, object.RawPath = textOf(name)
 	object.LinkTarget, object.RawLinkTarget = textOf(info.LinkTarget)

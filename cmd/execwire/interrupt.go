@@ -30,5 +30,10 @@ func interrupted(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	return &exitError{code: codeInterrupted, err: errors.New("interrupted")}
+	ended := &exitError{code: codeInterrupted, err: errors.New("interrupted")}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		ended.hint = exit.hint
+	}
+	return ended
 }

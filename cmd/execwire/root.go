@@ -128,7 +128,7 @@ also when the connection is.`,
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
-		newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
+		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
 		newSessionsCommand(std), newGatewayCommand(std), newVersionCommand())
 	return root
 }

@@ -8,17 +8,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 type statFlags struct {
 	connect           connectFlags
 	dereference, json bool
+	sha256            bool
 }
 
 func newStatCommand(std streams) *cobra.Command {
 	var flags statFlags
 	command := &cobra.Command{
-		Use:   "stat [-L] [--json] PATH...",
+		Use:   "stat [-L] [--sha256] [--json] PATH...",
 		Short: "Describe files of a server",
 		Long: `stat describes files of any type, and links themselves unless -L is given.
 
@@ -26,7 +28,8 @@ With --json every file is an object on a line of its own: path, type (regular,
 directory, symlink, fifo, socket, character_device or block_device), size, mode in
 octal, user_id, group_id, link_count, modify_time, access_time, change_time,
 birth_time, where the file system knows it, and link_target. What is not UTF-8 is in
-raw_path and raw_link_target too, in base64.
+raw_path and raw_link_target too, in base64. With --sha256 the server reads regular
+files for their digest, sha256.
 
 The exit code is 1 when one of the paths could not be described.` + pathHelp,
 		Example: `  execwire stat build.log
@@ -40,6 +43,9 @@ The exit code is 1 when one of the paths could not be described.` + pathHelp,
 						look = c.Stat
 					}
 					info, err := look(command.Context(), name)
+					if err == nil && flags.sha256 && info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_REGULAR {
+						info, err = c.StatSHA256(command.Context(), name)
+					}
 					if err != nil {
 						return err
 					}
@@ -54,6 +60,7 @@ The exit code is 1 when one of the paths could not be described.` + pathHelp,
 	}
 	f := command.Flags()
 	f.BoolVarP(&flags.dereference, "dereference", "L", false, "what links lead to")
+	f.BoolVar(&flags.sha256, "sha256", false, "the SHA-256 of the content too")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addServerFlags(command, &flags.connect)
 	return command
