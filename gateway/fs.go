@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
@@ -12,21 +13,29 @@ import (
 // nothing is the result {}.
 type nothing struct{}
 
-// checkFile reads the path of a request, and refuses what would have to be
-// enforced: a sandbox that confines, and links that must not be followed, which
-// no core can promise yet. The sandbox and the policy are parts of the message,
-// and gone when it returns; nil where there are none.
-func checkFile(into *clientPath, field, raw string, sandbox, policy *json.RawMessage, follow *bool) (err *jsonrpc.Error) {
+// checkFile reads the path of a request, and refuses a sandbox that would have to
+// be enforced. The sandbox and the policy are parts of the message, and gone when
+// it returns; nil where there are none.
+func checkFile(into *clientPath, field, raw string, sandbox, policy *json.RawMessage) (err *jsonrpc.Error) {
 	if *into, err = parsePath(field, raw); err != nil {
 		return err
-	}
-	if follow != nil && !*follow {
-		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "this server cannot refuse symbolic links: leave followSymlinks out, or use fs/canonicalize first")
 	}
 	if err := checkOlderPolicy(takeRaw(policy)); err != nil {
 		return err
 	}
 	return checkSandbox(takeRaw(sandbox), confinesFiles)
+}
+
+// noSymlinks reports whether a request is to follow no links, which an older core
+// would do nevertheless.
+func (r *request) noSymlinks(follow *bool) (bool, *jsonrpc.Error) {
+	if follow == nil || *follow {
+		return false, nil
+	}
+	if !slices.Contains(r.environment.native.GetFeatures(), execwirev1.Feature_FEATURE_NO_SYMLINKS) {
+		return false, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "this server cannot refuse symbolic links: leave followSymlinks out, or use fs/canonicalize first")
+	}
+	return true, nil
 }
 
 // takeRaw returns a value that is part of the message, and drops it.
@@ -59,15 +68,19 @@ type fsCreateDirectoryParams struct {
 }
 
 func (p *fsCreateDirectoryParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsCreateDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, true }
 
 func (p *fsCreateDirectoryParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	noSymlinks, failed := r.noSymlinks(p.Follow)
+	if failed != nil {
+		return nil, failed
+	}
 	text, raw := p.path.forCore()
 	_, err := r.fileSystem.CreateDirectory(ctx, &execwirev1.CreateDirectoryRequest{
-		Path: text, RawPath: raw, Recursive: p.Recursive == nil || *p.Recursive})
+		Path: text, RawPath: raw, Recursive: p.Recursive == nil || *p.Recursive, NoSymlinks: noSymlinks})
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -95,14 +108,18 @@ type fsMetadata struct {
 }
 
 func (p *fsGetMetadataParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsGetMetadataParams) touches() ([]string, bool) { return []string{p.path.native}, false }
 
 func (p *fsGetMetadataParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	noSymlinks, failed := r.noSymlinks(p.Follow)
+	if failed != nil {
+		return nil, failed
+	}
 	text, raw := p.path.forCore()
-	resp, err := r.fileSystem.GetMetadata(ctx, &execwirev1.GetMetadataRequest{Path: text, RawPath: raw})
+	resp, err := r.fileSystem.GetMetadata(ctx, &execwirev1.GetMetadataRequest{Path: text, RawPath: raw, NoSymlinks: noSymlinks})
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -128,15 +145,19 @@ type fsRemoveParams struct {
 }
 
 func (p *fsRemoveParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsRemoveParams) touches() ([]string, bool) { return []string{p.path.native}, true }
 
 func (p *fsRemoveParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	noSymlinks, failed := r.noSymlinks(p.Follow)
+	if failed != nil {
+		return nil, failed
+	}
 	text, raw := p.path.forCore()
 	_, err := r.fileSystem.RemovePath(ctx, &execwirev1.RemovePathRequest{Path: text, RawPath: raw,
-		Recursive: p.Recursive == nil || *p.Recursive, IgnoreMissing: p.Force == nil || *p.Force})
+		Recursive: p.Recursive == nil || *p.Recursive, IgnoreMissing: p.Force == nil || *p.Force, NoSymlinks: noSymlinks})
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -154,10 +175,10 @@ type fsCopyParams struct {
 }
 
 func (p *fsCopyParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.source, "sourcePath", p.SourcePath, &p.Sandbox, &p.Policy, nil); err != nil {
+	if err := checkFile(&p.source, "sourcePath", p.SourcePath, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
-	return checkFile(&p.destination, "destinationPath", p.DestinationPath, nil, nil, nil)
+	return checkFile(&p.destination, "destinationPath", p.DestinationPath, nil, nil)
 }
 
 func (p *fsCopyParams) touches() ([]string, bool) {
@@ -189,7 +210,7 @@ type fsPath struct {
 }
 
 func (p *fsCanonicalizeParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, nil)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsCanonicalizeParams) touches() ([]string, bool) { return []string{p.path.native}, false }

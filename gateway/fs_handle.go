@@ -53,7 +53,7 @@ type fsHandle struct {
 }
 
 func (p *fsOpenParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, nil); err != nil {
+	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
 	if len(p.HandleID) > maxHandleIDBytes {

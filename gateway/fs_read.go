@@ -35,7 +35,7 @@ type fsReadFileParams struct {
 }
 
 func (p *fsReadFileParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsReadFileParams) touches() ([]string, bool) { return []string{p.path.native}, false }
@@ -55,8 +55,12 @@ func (p *fsReadFileParams) run(ctx context.Context, r *request) (any, *jsonrpc.E
 
 // read is run; leave is for the result to call.
 func (p *fsReadFileParams) read(ctx context.Context, r *request, leave func()) (any, *jsonrpc.Error) {
+	noSymlinks, failed := r.noSymlinks(p.Follow)
+	if failed != nil {
+		return nil, failed
+	}
 	text, raw := p.path.forCore()
-	resp, err := r.fileSystem.ReadFile(ctx, &execwirev1.ReadFileRequest{Path: text, RawPath: raw}, grpc.MaxCallRecvMsgSize(maxCoreMessage))
+	resp, err := r.fileSystem.ReadFile(ctx, &execwirev1.ReadFileRequest{Path: text, RawPath: raw, NoSymlinks: noSymlinks}, grpc.MaxCallRecvMsgSize(maxCoreMessage))
 	switch {
 	case err == nil && len(resp.GetData()) > largeBytes:
 		return &largeAnswer{begin: contentBegin, data: resp.GetData(), leave: leave}, nil
@@ -67,7 +71,7 @@ func (p *fsReadFileParams) read(ctx context.Context, r *request, leave func()) (
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	file := &fileStream{cancel: cancel, leave: leave}
-	if failed := file.open(ctx, r.fileSystem, p.path); failed != nil {
+	if failed := file.open(ctx, r.fileSystem, p.path, noSymlinks); failed != nil {
 		cancel(nil)
 		return nil, failed
 	}
@@ -117,10 +121,10 @@ type handingBack struct{ grpc.EmptyCallOption }
 func (handingBack) HandsBack() {}
 
 // open begins the download.
-func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServiceClient, p clientPath) *jsonrpc.Error {
+func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServiceClient, p clientPath, noSymlinks bool) *jsonrpc.Error {
 	text, raw := p.forCore()
 	length := uint64(maxFileBytes + 1)
-	stream, err := files.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length}, handingBack{})
+	stream, err := files.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length, NoSymlinks: noSymlinks}, handingBack{})
 	if err != nil {
 		return contentFailure(err, p)
 	}
@@ -191,7 +195,7 @@ type fsEntry struct {
 }
 
 func (p *fsReadDirectoryParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, nil)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsReadDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, false }

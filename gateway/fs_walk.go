@@ -62,7 +62,7 @@ type fsWalkError struct {
 func (w *fsWalk) wasSaid() { w.leave() }
 
 func (p *fsWalkParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, nil); err != nil {
+	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
 	for _, bound := range []struct {

@@ -29,7 +29,7 @@ type fsWriteFileParams struct {
 
 // check decodes the data, which is in the memory of the message.
 func (p *fsWriteFileParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, p.Follow); err != nil {
+	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
 	data, err := jsonrpc.DecodeBase64(p.DataBase64)
@@ -43,12 +43,17 @@ func (p *fsWriteFileParams) check() *jsonrpc.Error {
 func (p *fsWriteFileParams) touches() ([]string, bool) { return []string{p.path.native}, true }
 
 func (p *fsWriteFileParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	noSymlinks, failed := r.noSymlinks(p.Follow)
+	if failed != nil {
+		return nil, failed
+	}
 	text, raw := p.path.forCore()
 	var err error
 	if len(p.data) <= wholeWrite {
-		_, err = r.fileSystem.WriteFile(ctx, &execwirev1.WriteFileRequest{Path: text, RawPath: raw, Data: p.data})
+		_, err = r.fileSystem.WriteFile(ctx, &execwirev1.WriteFileRequest{Path: text, RawPath: raw, Data: p.data, NoSymlinks: noSymlinks})
 	} else {
-		err = upload(ctx, r.fileSystem, &execwirev1.UploadHead{Path: text, RawPath: raw, Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE}, p.data)
+		head := &execwirev1.UploadHead{Path: text, RawPath: raw, Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE, NoSymlinks: noSymlinks}
+		err = upload(ctx, r.fileSystem, head, p.data)
 	}
 	if err != nil {
 		return nil, contentFailure(err, p.path)

@@ -36,6 +36,14 @@ func (s sourceOf) GetRawPath() []byte      { return s.GetRawSourcePath() }
 func (d destinationOf) GetPath() string    { return d.GetDestinationPath() }
 func (d destinationOf) GetRawPath() []byte { return d.GetRawDestinationPath() }
 
+// howOf returns what a request asks of its path.
+func howOf(m interface{ GetNoSymlinks() bool }) []fsops.How {
+	if m.GetNoSymlinks() {
+		return []fsops.How{fsops.NoSymlinks}
+	}
+	return nil
+}
+
 // pathOf returns the path of a request that passed validation.
 func pathOf(m fileReference) string {
 	if raw := m.GetRawPath(); len(raw) > 0 {

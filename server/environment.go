@@ -59,6 +59,7 @@ func (s *environmentService) features() []execwirev1.Feature {
 		execwirev1.Feature_FEATURE_WAIT_CONDITIONS,
 		execwirev1.Feature_FEATURE_KILL_TREE,
 		execwirev1.Feature_FEATURE_FILES,
+		execwirev1.Feature_FEATURE_NO_SYMLINKS,
 	}
 	if s.server.cfg.HTTP != nil {
 		features = append(features, execwirev1.Feature_FEATURE_HTTP)

@@ -41,6 +41,7 @@ var fileErrors = map[fsops.Kind]translation{
 	fsops.UploadTakenOver:     {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_TAKEN_OVER},
 	fsops.TooManyUploads:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS},
 	fsops.MountPoint:          {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_MOUNT_POINT},
+	fsops.SymlinkRefused:      {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SYMLINK_REFUSED},
 	fsops.Exhausted:           {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_SYSTEM_LIMIT},
 	fsops.TooManyWatches:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES},
 	fsops.TooManyAwaitedPaths: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES},

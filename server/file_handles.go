@@ -31,7 +31,7 @@ func (s *fileSystemService) OpenFile(ctx context.Context, req *execwirev1.OpenFi
 	var metadata fsops.Metadata
 	err = owner.AddTo(handlesKey{}, s.newHandles, func(b session.Belonging) (err error) {
 		handles := b.(*fsops.Handles)
-		metadata, err = handles.Open(req.GetHandleId(), pathOf(req), openModes[req.GetMode()])
+		metadata, err = handles.Open(req.GetHandleId(), pathOf(req), openModes[req.GetMode()], howOf(req)...)
 		if err == nil && ctx.Err() != nil {
 			_ = handles.CloseFile(req.GetHandleId())
 			err = context.Cause(ctx)

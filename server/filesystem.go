@@ -18,7 +18,7 @@ var _ execwirev1.FileSystemServiceServer = (*fileSystemService)(nil)
 
 // ReadFile implements the RPC.
 func (s *fileSystemService) ReadFile(ctx context.Context, req *execwirev1.ReadFileRequest) (*execwirev1.ReadFileResponse, error) {
-	data, metadata, err := fsops.ReadFile(ctx, pathOf(req), s.server.cfg.Limits.ReadFile)
+	data, metadata, err := fsops.ReadFile(ctx, pathOf(req), s.server.cfg.Limits.ReadFile, howOf(req)...)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (s *fileSystemService) ReadFile(ctx context.Context, req *execwirev1.ReadFi
 
 // WriteFile implements the RPC.
 func (s *fileSystemService) WriteFile(ctx context.Context, req *execwirev1.WriteFileRequest) (*execwirev1.WriteFileResponse, error) {
-	if err := fsops.WriteFile(ctx, pathOf(req), req.GetData()); err != nil {
+	if err := fsops.WriteFile(ctx, pathOf(req), req.GetData(), howOf(req)...); err != nil {
 		return nil, err
 	}
 	return &execwirev1.WriteFileResponse{}, nil
@@ -37,9 +37,9 @@ func (s *fileSystemService) WriteFile(ctx context.Context, req *execwirev1.Write
 func (s *fileSystemService) CreateDirectory(_ context.Context, req *execwirev1.CreateDirectoryRequest) (*execwirev1.CreateDirectoryResponse, error) {
 	var err error
 	if req.Permissions == nil {
-		err = fsops.CreateDirectory(pathOf(req), req.GetRecursive())
+		err = fsops.CreateDirectory(pathOf(req), req.GetRecursive(), howOf(req)...)
 	} else {
-		err = fsops.CreateDirectoryWith(pathOf(req), req.GetRecursive(), req.GetPermissions())
+		err = fsops.CreateDirectoryWith(pathOf(req), req.GetRecursive(), req.GetPermissions(), howOf(req)...)
 	}
 	if err != nil {
 		return nil, err
@@ -54,9 +54,9 @@ func (s *fileSystemService) GetMetadata(ctx context.Context, req *execwirev1.Get
 	var target string
 	var err error
 	if follow {
-		metadata, err = fsops.Stat(path)
+		metadata, err = fsops.Stat(path, howOf(req)...)
 	} else {
-		metadata, target, err = fsops.Lstat(path)
+		metadata, target, err = fsops.Lstat(path, howOf(req)...)
 	}
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *fileSystemService) GetMetadata(ctx context.Context, req *execwirev1.Get
 	var digest []byte
 	if req.GetWantSha256() && metadata.Type == fsops.Regular {
 		isSymlink := metadata.IsSymlink
-		if digest, metadata, err = fsops.Digest(ctx, path, follow); err != nil {
+		if digest, metadata, err = fsops.Digest(ctx, path, follow, howOf(req)...); err != nil {
 			return nil, err
 		}
 		metadata.IsSymlink = isSymlink
@@ -75,7 +75,7 @@ func (s *fileSystemService) GetMetadata(ctx context.Context, req *execwirev1.Get
 
 // RemovePath implements the RPC.
 func (s *fileSystemService) RemovePath(ctx context.Context, req *execwirev1.RemovePathRequest) (*execwirev1.RemovePathResponse, error) {
-	how := fsops.Removal{Recursive: req.GetRecursive(), IgnoreMissing: req.GetIgnoreMissing()}
+	how := fsops.Removal{Recursive: req.GetRecursive(), IgnoreMissing: req.GetIgnoreMissing(), NoSymlinks: req.GetNoSymlinks()}
 	if err := fsops.Remove(ctx, pathOf(req), how); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 
 // DownloadFile implements the RPC.
 func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, stream grpc.ServerStreamingServer[execwirev1.DownloadFileResponse]) error {
-	file, err := fsops.Open(pathOf(req))
+	file, err := fsops.Open(pathOf(req), howOf(req)...)
 	if err != nil {
 		return err
 	}
@@ -115,5 +115,5 @@ func (p *pieces) next() []byte {
 func (s *fileSystemService) ReadDirectory(req *execwirev1.ReadDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.ReadDirectoryResponse]) error {
 	return fsops.ReadDirectory(stream.Context(), pathOf(req), func(entries []fsops.Entry) error {
 		return stream.Send(&execwirev1.ReadDirectoryResponse{Entries: toEntries(entries)})
-	})
+	}, howOf(req)...)
 }

@@ -39,7 +39,7 @@ func (s *fileSystemService) UploadFile(stream uploadStream) error {
 }
 
 func (s *fileSystemService) writeInPlace(stream uploadStream, head *execwirev1.UploadHead) (*execwirev1.UploadFileResponse, error) {
-	writer, err := fsops.Create(pathOf(head))
+	writer, err := fsops.Create(pathOf(head), howOf(head)...)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +68,7 @@ func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.Upload
 	}
 	how := fsops.Replacement{
 		Path:        pathOf(head),
+		NoSymlinks:  head.GetNoSymlinks(),
 		Owner:       owner,
 		ID:          head.GetUploadId(),
 		Offset:      int64(head.GetOffset()),

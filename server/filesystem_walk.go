@@ -16,7 +16,7 @@ func (s *fileSystemService) WalkDirectory(req *execwirev1.WalkDirectoryRequest, 
 	if err != nil {
 		return err
 	}
-	limit, err := fsops.Walk(stream.Context(), pathOf(req), options, walkStream{stream, req.GetWantMetadata()})
+	limit, err := fsops.Walk(stream.Context(), pathOf(req), options, walkStream{stream, req.GetWantMetadata()}, howOf(req)...)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,10 @@ type destination struct {
 
 // openDestination follows the links at the end of a path, also to what is not
 // there. The directory of the destination is for the caller to release.
-func openDestination(verb, p string) (destination, error) {
+func openDestination(verb, p string, noLinks bool) (destination, error) {
+	if noLinks {
+		return openUnlinked(verb, p)
+	}
 	dir, name, err := openParent(p)
 	for links := 0; err == nil; links++ {
 		var target string
@@ -39,6 +42,20 @@ func openDestination(verb, p string) (destination, error) {
 		above.release()
 	}
 	return destination{}, failed(verb, p, err)
+}
+
+// openUnlinked is openDestination for a path that may have no links in it.
+func openUnlinked(verb, p string) (destination, error) {
+	t, err := locate(verb, p, []How{NoSymlinks})
+	if err != nil {
+		return destination{}, err
+	}
+	found, err := t.stat()
+	if err != nil && err != unix.ENOENT {
+		t.release()
+		return destination{}, t.failed(verb, err)
+	}
+	return destination{t.place, found}, nil
 }
 
 // lookAt describes a name, and says where it leads if it is a link that may be

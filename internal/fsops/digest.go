@@ -49,12 +49,12 @@ func contentAt(ctx context.Context, p place, found Metadata) (content, error) {
 
 // Digest reads a regular file, following links if asked to, and returns its
 // SHA-256 with its metadata. One that is changed meanwhile is Changed.
-func Digest(ctx context.Context, path string, follow bool) ([]byte, Metadata, error) {
+func Digest(ctx context.Context, path string, follow bool, how ...How) ([]byte, Metadata, error) {
 	flags := unix.O_NOFOLLOW
 	if follow {
 		flags = 0
 	}
-	f, err := open(path, flags)
+	f, err := open(path, flags, how)
 	if err != nil {
 		return nil, Metadata{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,38 +16,38 @@ const directoryMode = 0o777
 
 // CreateDirectory makes a directory. If recursive, it makes missing parents too,
 // and a directory that exists is as good.
-func CreateDirectory(p string, recursive bool) error {
+func CreateDirectory(p string, recursive bool, how ...How) error {
 	p, err := cleaned("make directory", p)
 	if err != nil {
 		return err
+	}
+	if slices.Contains(how, NoSymlinks) {
+		return makeWithoutLinks(p, recursive)
 	}
 	return makeDirectory(p, recursive)
 }
 
 // CreateDirectoryWith is [CreateDirectory] of one that has exactly these permission
 // bits, of 07777, if it is made.
-func CreateDirectoryWith(p string, recursive bool, permissions uint32) error {
+func CreateDirectoryWith(p string, recursive bool, permissions uint32, how ...How) error {
 	p, err := cleaned("make directory", p)
 	if err != nil {
 		return err
 	}
 	if recursive {
-		if err := makeDirectory(path.Dir(p), true); err != nil {
+		if err := CreateDirectory(path.Dir(p), true, how...); err != nil {
 			return err
 		}
 	}
-	parent, name, err := openParent(p)
+	t, err := locateIn("make directory", p, how)
 	if err != nil {
-		return failed("make directory", p, err)
+		return err
 	}
-	defer parent.release()
-	if err := unix.Mkdirat(int(parent), name, 0o700); err != nil {
-		if m, statErr := statAt(parent, name, 0); recursive && statErr == nil && m.Type == Directory {
-			return nil
-		}
-		return failed("make directory", p, err)
+	defer t.dir.release()
+	if err := unix.Mkdirat(int(t.dir), t.name, 0o700); err != nil {
+		return t.notMade(recursive, err)
 	}
-	fd, err := openAt(parent, name, asDirectory|unix.O_NOFOLLOW, 0)
+	fd, err := openAt(t.dir, t.name, asDirectory|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return failed("make directory", p, err)
 	}
@@ -55,6 +56,37 @@ func CreateDirectoryWith(p string, recursive bool, permissions uint32) error {
 		return failed("make directory", p, err)
 	}
 	return nil
+}
+
+// makeWithoutLinks is makeDirectory for a path that may have no links in it.
+func makeWithoutLinks(p string, recursive bool) error {
+	t, err := locateIn("make directory", p, []How{NoSymlinks})
+	if KindOf(err) == NotFound && recursive {
+		if err := makeWithoutLinks(path.Dir(p), true); err != nil {
+			return err
+		}
+		t, err = locateIn("make directory", p, []How{NoSymlinks})
+	}
+	if err != nil {
+		return err
+	}
+	defer t.dir.release()
+	if err := unix.Mkdirat(int(t.dir), t.name, directoryMode); err != nil {
+		return t.notMade(recursive, err)
+	}
+	return nil
+}
+
+// notMade types why a directory was not made, unless one that exists is as good.
+func (t target) notMade(recursive bool, err error) error {
+	m, statErr := t.stat()
+	switch {
+	case recursive && statErr == nil && m.Type == Directory:
+		return nil
+	case t.noLinks && statErr == unix.ELOOP:
+		err = statErr
+	}
+	return t.failed("make directory", err)
 }
 
 func makeDirectory(p string, recursive bool) error {
@@ -91,14 +123,19 @@ const MaxEntries = 1000
 // ReadDirectory tells the entries of a directory without "." and "..", in no
 // particular order, at most [MaxEntries] at once, until tell fails, which it
 // returns. What tell gets is its own.
-func ReadDirectory(ctx context.Context, p string, tell func([]Entry) error) error {
+func ReadDirectory(ctx context.Context, p string, tell func([]Entry) error, how ...How) error {
 	p, err := cleaned("list", p)
 	if err != nil {
 		return err
 	}
-	fd, err := openPath(p, asDirectory, 0)
+	t, err := locate("list", p, how)
 	if err != nil {
-		return failed("list", p, err)
+		return err
+	}
+	defer t.release()
+	fd, err := t.open(asDirectory, 0)
+	if err != nil {
+		return t.failed("list", err)
 	}
 	defer fd.release()
 	list := newListing(fd, 32<<10)

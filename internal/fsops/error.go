@@ -39,6 +39,7 @@ const (
 	UploadTakenOver                     // another stream goes on with the upload
 	TooManyUploads                      // of one owner, as many as Error.Limit
 	MountPoint                          // the root of a mounted file system
+	SymlinkRefused                      // a part of the path is a link, and none was to be followed
 	TooManyWatches                      // the owner watches Error.Limit directories
 	TooManyAwaitedPaths                 // the owner awaits Error.Limit paths
 	WatchUnavailable                    // the system has no more to watch with, or one watch exceeds Error.Limit directories
@@ -72,6 +73,7 @@ var kindNames = map[Kind]string{
 	UploadTakenOver:     "upload taken over",
 	TooManyUploads:      "too many uploads",
 	MountPoint:          "mount point",
+	SymlinkRefused:      "symlink refused",
 	TooManyWatches:      "too many watches",
 	TooManyAwaitedPaths: "too many awaited paths",
 	WatchUnavailable:    "watch unavailable",

@@ -15,37 +15,17 @@ const (
 	ReplaceMode                     // to be written anew: truncated, or made
 )
 
-// openRegular opens a regular file, following links, and describes it. Anything
-// else is refused without being opened.
-func openRegular(path string, mode OpenMode) (descriptor, Metadata, error) {
-	if mode == ReadMode {
-		f, err := Open(path)
-		if err != nil {
-			return 0, Metadata{}, err
-		}
-		return f.fd, f.metadata, nil
+// openRegular opens a regular file and describes it. Anything else is refused
+// without being opened.
+func openRegular(path string, mode OpenMode, how []How) (descriptor, Metadata, error) {
+	if mode == ReplaceMode {
+		return create(path, how, FIFO, Socket, CharacterDevice, BlockDevice)
 	}
-	path, err := cleaned("write", path)
+	f, err := Open(path, how...)
 	if err != nil {
 		return 0, Metadata{}, err
 	}
-	if special(unix.AT_FDCWD, path, FIFO, Socket, CharacterDevice, BlockDevice) {
-		return 0, Metadata{}, notRegular("write", path)
-	}
-	fd, err := openPath(path, always|unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, createMode)
-	if err != nil {
-		return 0, Metadata{}, notOpened("write", unix.AT_FDCWD, path, path, err)
-	}
-	m, err := fd.stat()
-	switch {
-	case err != nil:
-		fd.release()
-		return 0, Metadata{}, failed("write", path, err)
-	case m.Type != Regular:
-		fd.release()
-		return 0, Metadata{}, notRegular("write", path)
-	}
-	return fd, m, nil
+	return f.fd, f.metadata, nil
 }
 
 // misused ends the use of a handle for what it was not opened for, as the kernel

@@ -61,15 +61,14 @@ func (t *Handles) IsEmpty() bool {
 	return len(t.byID) == 0
 }
 
-// Open opens a regular file, following links, under an id that is not taken, and
-// describes it. It does not wait for the file, and refuses anything else as
-// [Open] does.
-func (t *Handles) Open(id, path string, mode OpenMode) (Metadata, error) {
+// Open opens a regular file under an id that is not taken, and describes it. It
+// does not wait for the file, and refuses anything else as [Open] does.
+func (t *Handles) Open(id, path string, mode OpenMode, how ...How) (Metadata, error) {
 	h := &handle{id: id, path: path, mode: mode}
 	if err := t.reserve(h); err != nil {
 		return Metadata{}, err
 	}
-	fd, m, err := openRegular(path, mode)
+	fd, m, err := openRegular(path, mode, how)
 	if err != nil {
 		_ = t.drop(h)
 		return Metadata{}, err

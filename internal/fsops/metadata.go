@@ -1,6 +1,7 @@
 package fsops
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -120,10 +121,13 @@ func timeOf(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.N
 func (d descriptor) stat() (Metadata, error) { return statAt(d, "", unix.AT_EMPTY_PATH) }
 
 // Stat describes what a path leads to.
-func Stat(path string) (Metadata, error) {
+func Stat(path string, how ...How) (Metadata, error) {
 	path, err := cleaned("look at", path)
 	if err != nil {
 		return Metadata{}, err
+	}
+	if slices.Contains(how, NoSymlinks) {
+		return statWithoutLinks(path)
 	}
 	m, err := statAt(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil && m.IsSymlink {
@@ -137,10 +141,14 @@ func Stat(path string) (Metadata, error) {
 }
 
 // Lstat describes the path itself, and says where it leads if it is a link.
-func Lstat(path string) (m Metadata, target string, err error) {
+func Lstat(path string, how ...How) (m Metadata, target string, err error) {
 	path, err = cleaned("look at", path)
 	if err != nil {
 		return Metadata{}, "", err
+	}
+	if slices.Contains(how, NoSymlinks) {
+		m, err = statWithoutLinks(path)
+		return m, "", err
 	}
 	if m, err = statAt(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW); err == nil && m.IsSymlink {
 		target, err = readLinkAt(unix.AT_FDCWD, path)

@@ -21,22 +21,27 @@ type File struct {
 	offset   int64
 }
 
-// Open opens a regular file, following links. Anything else is refused without
-// waiting for it: IsADirectory or NotRegular.
-func Open(path string) (*File, error) { return open(path, 0) }
+// Open opens a regular file, following links unless told otherwise. Anything else
+// is refused without waiting for it: IsADirectory or NotRegular.
+func Open(path string, how ...How) (*File, error) { return open(path, 0, how) }
 
 // open is Open with further flags.
-func open(path string, flags int) (*File, error) {
+func open(path string, flags int, how []How) (*File, error) {
 	path, err := cleaned("read", path)
 	if err != nil {
 		return nil, err
 	}
-	if special(unix.AT_FDCWD, path, FIFO, Socket, CharacterDevice, BlockDevice) {
+	t, err := locate("read", path, how)
+	if err != nil {
+		return nil, err
+	}
+	defer t.release()
+	if t.isOf(FIFO, Socket, CharacterDevice, BlockDevice) {
 		return nil, notRegular("read", path)
 	}
-	fd, err := openPath(path, always|unix.O_RDONLY|flags, 0)
+	fd, err := t.open(always|unix.O_RDONLY|flags, 0)
 	if err != nil {
-		return nil, notOpened("read", unix.AT_FDCWD, path, path, err)
+		return nil, t.notOpened("read", err)
 	}
 	f := &File{fd: fd, path: path}
 	if f.metadata, err = fd.stat(); err == nil && f.metadata.Type == Regular {
@@ -119,8 +124,8 @@ func (f *File) Close() { f.fd.release() }
 
 // ReadFile returns a regular file of at most limit bytes; a larger one is
 // TooLarge.
-func ReadFile(ctx context.Context, path string, limit int) ([]byte, Metadata, error) {
-	f, err := Open(path)
+func ReadFile(ctx context.Context, path string, limit int, how ...How) ([]byte, Metadata, error) {
+	f, err := Open(path, how...)
 	if err != nil {
 		return nil, Metadata{}, err
 	}

@@ -15,6 +15,8 @@ type Removal struct {
 	Recursive bool
 	// IgnoreMissing takes a path that is not there as removed.
 	IgnoreMissing bool
+	// NoSymlinks refuses a path with a link in it, also at its end.
+	NoSymlinks bool
 }
 
 // Remove removes a file, a directory, or a link, which is never followed. When
@@ -28,18 +30,30 @@ func Remove(ctx context.Context, p string, how Removal) error {
 	if p == "/" {
 		return failed("remove", p, unix.EBUSY)
 	}
-	parent, name, err := openParent(p)
-	if err == nil {
-		defer parent.release()
-		err = removeAt(ctx, parent, name, p, how.Recursive)
+	var reach []How
+	if how.NoSymlinks {
+		reach = append(reach, NoSymlinks)
 	}
-	switch {
-	case err == unix.ENOENT && how.IgnoreMissing:
+	t, err := locateIn("remove", p, reach)
+	if err == nil {
+		defer t.dir.release()
+		err = t.remove(ctx, how.Recursive)
+	}
+	if how.IgnoreMissing && (err == unix.ENOENT || KindOf(err) == NotFound) {
 		return nil
-	case isErrno(err):
-		return failed("remove", p, err)
+	}
+	if isErrno(err) {
+		return t.failed("remove", err)
 	}
 	return err
+}
+
+// remove removes it. The error is as that of removeAt.
+func (t target) remove(ctx context.Context, recursive bool) error {
+	if t.noLinks && isLink(t.dir, t.name) {
+		return unix.ELOOP
+	}
+	return removeAt(ctx, t.dir, t.name, t.path, recursive)
 }
 
 func isErrno(err error) bool {

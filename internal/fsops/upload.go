@@ -13,6 +13,8 @@ import (
 type Replacement struct {
 	// Path is the file. Links are followed, also one to what is not there.
 	Path string
+	// NoSymlinks refuses a path with a link in it, also at its end.
+	NoSymlinks bool
 	// Owner and ID name the upload, so that another stream can go on with it. An
 	// upload without ID ends with its stream.
 	Owner, ID string
@@ -89,6 +91,10 @@ func (u *Upload) claim(ctx context.Context) (release func(), err error) {
 			<-k.busy
 			return nil, err
 		}
+	} else if err := u.checkLinks(k.partial); err != nil {
+		u.drop()
+		<-k.busy
+		return nil, err
 	}
 	u.partial = k.partial
 	u.skip = u.partial.received - u.how.Offset
@@ -99,9 +105,34 @@ func (u *Upload) claim(ctx context.Context) (release func(), err error) {
 // this one gets the same answer.
 func (u *Upload) isCompleted() bool { return u.kept != nil && u.kept.replaced.Load() != nil }
 
+// checkLinks refuses to go on with an upload that an earlier stream began by way of
+// links, if none are to be followed.
+func (u *Upload) checkLinks(p *partial) error {
+	if !u.how.NoSymlinks {
+		return nil
+	}
+	d, err := openDestination("write", u.how.Path, true)
+	if err != nil {
+		return err
+	}
+	defer d.dir.release()
+	now, err := d.dir.stat()
+	var then Metadata
+	if err == nil {
+		then, err = p.dir.stat()
+	}
+	if err == nil && (now.identity != then.identity || d.name != p.name) {
+		err = unix.ELOOP
+	}
+	if err != nil {
+		return target{d.place, true}.failed("write", err)
+	}
+	return nil
+}
+
 // open makes the file that is written.
 func (u *Upload) open() (*partial, error) {
-	d, err := openDestination("write", u.how.Path)
+	d, err := openDestination("write", u.how.Path, u.how.NoSymlinks)
 	if err != nil {
 		return nil, err
 	}

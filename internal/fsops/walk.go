@@ -78,17 +78,22 @@ type WalkListener interface {
 // that it was not told to follow: a directory that has become one since it was
 // found is an error. The first directory may be a link. A root that is something
 // else is NotADirectory without an errno.
-func Walk(ctx context.Context, root string, options WalkOptions, listener WalkListener) (WalkLimit, error) {
+func Walk(ctx context.Context, root string, options WalkOptions, listener WalkListener, how ...How) (WalkLimit, error) {
 	root, err := cleaned("walk", root)
 	if err != nil {
 		return 0, err
 	}
-	fd, err := openPath(root, asDirectory, 0)
+	t, err := locate("walk", root, how)
 	if err != nil {
-		if m, statErr := statAt(unix.AT_FDCWD, root, 0); err == unix.ENOTDIR && statErr == nil && m.Type != Directory {
+		return 0, err
+	}
+	defer t.release()
+	fd, err := t.open(asDirectory, 0)
+	if err != nil {
+		if m, statErr := t.stat(); err == unix.ENOTDIR && statErr == nil && m.Type != Directory {
 			return 0, refused(NotADirectory, "walk", root, "it is not a directory")
 		}
-		return 0, failed("walk", root, err)
+		return 0, t.failed("walk", err)
 	}
 	w := &walk{ctx: ctx, options: options, listener: listener, rootPath: root}
 	w.tree.root = fd
@@ -187,12 +192,17 @@ func (w *walk) directory(n *walkNode) error {
 	return nil
 }
 
-// failed tells why a directory could not be read.
+// failed tells why a directory could not be read. One that was none when it was
+// found can have become a link.
 func (w *walk) failed(relative string, err error) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	return w.listener.Error(relative, failedTyped("list", path.Join(w.rootPath, relative), err))
+	p := path.Join(w.rootPath, relative)
+	if err == unix.ELOOP && !w.options.FollowDirectoryLinks {
+		return w.listener.Error(relative, refused(SymlinkRefused, "list", p, "a part of the path has become a symbolic link"))
+	}
+	return w.listener.Error(relative, failedTyped("list", p, err))
 }
 
 // entry tells of an entry of a directory, and has it be read if it is one.

@@ -2,6 +2,7 @@ package fsops
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,28 +20,42 @@ type Writer struct {
 // keeps its mode, owner and names, a new one has mode 0666 without the bits of
 // the umask. Links are followed. Devices are written to, FIFOs and sockets are
 // NotRegular.
-func Create(path string) (*Writer, error) {
-	path, err := cleaned("write", path)
+func Create(path string, how ...How) (*Writer, error) {
+	fd, _, err := create(path, how, FIFO, Socket)
 	if err != nil {
 		return nil, err
 	}
-	if special(unix.AT_FDCWD, path, FIFO, Socket) {
-		return nil, notRegular("write", path)
-	}
-	fd, err := openPath(path, always|unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, createMode)
+	return &Writer{fd: fd, path: path}, nil
+}
+
+// create opens a file for writing in place, but none of some types.
+func create(path string, how []How, except ...Type) (descriptor, Metadata, error) {
+	path, err := cleaned("write", path)
 	if err != nil {
-		return nil, notOpened("write", unix.AT_FDCWD, path, path, err)
+		return 0, Metadata{}, err
+	}
+	t, err := locate("write", path, how)
+	if err != nil {
+		return 0, Metadata{}, err
+	}
+	defer t.release()
+	if t.isOf(except...) {
+		return 0, Metadata{}, notRegular("write", path)
+	}
+	fd, err := t.open(always|unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, createMode)
+	if err != nil {
+		return 0, Metadata{}, t.notOpened("write", err)
 	}
 	m, err := fd.stat()
 	switch {
 	case err != nil:
 		fd.release()
-		return nil, failed("write", path, err)
-	case m.Type == FIFO:
+		return 0, Metadata{}, failed("write", path, err)
+	case slices.Contains(except, m.Type):
 		fd.release()
-		return nil, notRegular("write", path)
+		return 0, Metadata{}, notRegular("write", path)
 	}
-	return &Writer{fd: fd, path: path}, nil
+	return fd, m, nil
 }
 
 // Write implements io.Writer. It writes all or fails, and may have written a
@@ -63,8 +78,8 @@ func (w *Writer) Close() error {
 
 // WriteFile makes a file have exactly this content, as [Create] does. It can
 // leave a part of it when it fails.
-func WriteFile(ctx context.Context, path string, data []byte) error {
-	w, err := Create(path)
+func WriteFile(ctx context.Context, path string, data []byte, how ...How) error {
+	w, err := Create(path, how...)
 	if err != nil {
 		return err
 	}

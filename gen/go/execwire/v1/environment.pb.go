@@ -42,6 +42,8 @@ const (
 	Feature_FEATURE_FILES Feature = 6
 	// HttpService: requests over HTTP.
 	Feature_FEATURE_HTTP Feature = 7
+	// no_symlinks of the requests of FileSystemService.
+	Feature_FEATURE_NO_SYMLINKS Feature = 8
 )
 
 // Enum value maps for Feature.
@@ -55,6 +57,7 @@ var (
 		5: "FEATURE_KILL_TREE",
 		6: "FEATURE_FILES",
 		7: "FEATURE_HTTP",
+		8: "FEATURE_NO_SYMLINKS",
 	}
 	Feature_value = map[string]int32{
 		"FEATURE_UNSPECIFIED":     0,
@@ -65,6 +68,7 @@ var (
 		"FEATURE_KILL_TREE":       5,
 		"FEATURE_FILES":           6,
 		"FEATURE_HTTP":            7,
+		"FEATURE_NO_SYMLINKS":     8,
 	}
 )
 
@@ -701,7 +705,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x1bhttp_requests_per_principal\x18\x16 \x01(\x04R\x18httpRequestsPerPrincipal\x12&\n" +
 	"\x0fhttp_head_bytes\x18\x17 \x01(\x04R\rhttpHeadBytes\x127\n" +
 	"\x18file_handles_per_session\x18\x1e \x01(\x04R\x15fileHandlesPerSession\x12L\n" +
-	"\x15file_handle_idle_time\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\x12fileHandleIdleTime*\xc7\x01\n" +
+	"\x15file_handle_idle_time\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\x12fileHandleIdleTime*\xe0\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
@@ -710,7 +714,8 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x17FEATURE_WAIT_CONDITIONS\x10\x04\x12\x15\n" +
 	"\x11FEATURE_KILL_TREE\x10\x05\x12\x11\n" +
 	"\rFEATURE_FILES\x10\x06\x12\x10\n" +
-	"\fFEATURE_HTTP\x10\a*o\n" +
+	"\fFEATURE_HTTP\x10\a\x12\x17\n" +
+	"\x13FEATURE_NO_SYMLINKS\x10\b*o\n" +
 	"\x0eSandboxBackend\x12\x1f\n" +
 	"\x1bSANDBOX_BACKEND_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aSANDBOX_BACKEND_BUBBLEWRAP\x10\x01\x12\x1c\n" +

@@ -203,6 +203,9 @@ const (
 	// Directories are nested deeper than the server copies; metadata "limit" says
 	// how deep that is. Copy a part at a time. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_TREE_TOO_DEEP ErrorReason = 72
+	// A part of the path is a symbolic link, and none was to be followed. Use the path
+	// without links, as CanonicalizePath returns it. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_SYMLINK_REFUSED ErrorReason = 73
 	// The two paths are not on one file system, or not below one mount. Copy and
 	// remove instead. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_CROSS_DEVICE ErrorReason = 74
@@ -332,6 +335,7 @@ var (
 		70: "ERROR_REASON_COPY_INTO_ITSELF",
 		71: "ERROR_REASON_FILE_SYSTEM_FAILED",
 		72: "ERROR_REASON_TREE_TOO_DEEP",
+		73: "ERROR_REASON_SYMLINK_REFUSED",
 		74: "ERROR_REASON_CROSS_DEVICE",
 		75: "ERROR_REASON_DIGEST_MISMATCH",
 		76: "ERROR_REASON_CONTENT_NOT_MATCHED",
@@ -413,6 +417,7 @@ var (
 		"ERROR_REASON_COPY_INTO_ITSELF":           70,
 		"ERROR_REASON_FILE_SYSTEM_FAILED":         71,
 		"ERROR_REASON_TREE_TOO_DEEP":              72,
+		"ERROR_REASON_SYMLINK_REFUSED":            73,
 		"ERROR_REASON_CROSS_DEVICE":               74,
 		"ERROR_REASON_DIGEST_MISMATCH":            75,
 		"ERROR_REASON_CONTENT_NOT_MATCHED":        76,
@@ -468,7 +473,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xfa\x15\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x9c\x16\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -528,7 +533,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x15ERROR_REASON_NO_SPACE\x10E\x12!\n" +
 	"\x1dERROR_REASON_COPY_INTO_ITSELF\x10F\x12#\n" +
 	"\x1fERROR_REASON_FILE_SYSTEM_FAILED\x10G\x12\x1e\n" +
-	"\x1aERROR_REASON_TREE_TOO_DEEP\x10H\x12\x1d\n" +
+	"\x1aERROR_REASON_TREE_TOO_DEEP\x10H\x12 \n" +
+	"\x1cERROR_REASON_SYMLINK_REFUSED\x10I\x12\x1d\n" +
 	"\x19ERROR_REASON_CROSS_DEVICE\x10J\x12 \n" +
 	"\x1cERROR_REASON_DIGEST_MISMATCH\x10K\x12$\n" +
 	" ERROR_REASON_CONTENT_NOT_MATCHED\x10L\x12!\n" +

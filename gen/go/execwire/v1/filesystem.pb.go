@@ -29,7 +29,10 @@ type ReadFileRequest struct {
 	// The file, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
 	// What confines the call. Absent confines nothing.
-	Sandbox       *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Whether no link is followed: a path with one in it, also at its end, is
+	// SYMLINK_REFUSED.
+	NoSymlinks    bool `protobuf:"varint,4,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -83,6 +86,13 @@ func (x *ReadFileRequest) GetSandbox() *SandboxPolicy {
 		return x.Sandbox
 	}
 	return nil
+}
+
+func (x *ReadFileRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
+	}
+	return false
 }
 
 // ReadFileResponse is a file.
@@ -150,7 +160,10 @@ type WriteFileRequest struct {
 	// What confines the call. Absent confines nothing.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// The whole content. Empty makes the file empty.
-	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	Data []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	// Whether no link is followed: a path with one in it, also at its end, is
+	// SYMLINK_REFUSED.
+	NoSymlinks    bool `protobuf:"varint,5,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -213,6 +226,13 @@ func (x *WriteFileRequest) GetData() []byte {
 	return nil
 }
 
+func (x *WriteFileRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
+	}
+	return false
+}
+
 // WriteFileResponse says that the file was written.
 type WriteFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -266,7 +286,10 @@ type CreateDirectoryRequest struct {
 	// The permission bits of the directory, of mode 07777, if it is made; its parents
 	// have what they have without. Absent means 0777 without the bits of the server's
 	// umask.
-	Permissions   *uint32 `protobuf:"varint,5,opt,name=permissions,proto3,oneof" json:"permissions,omitempty"`
+	Permissions *uint32 `protobuf:"varint,5,opt,name=permissions,proto3,oneof" json:"permissions,omitempty"`
+	// Whether no link is followed: a path with one in it, also at its end, is
+	// SYMLINK_REFUSED.
+	NoSymlinks    bool `protobuf:"varint,6,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +359,13 @@ func (x *CreateDirectoryRequest) GetPermissions() uint32 {
 	return 0
 }
 
+func (x *CreateDirectoryRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
+	}
+	return false
+}
+
 // CreateDirectoryResponse says that the directory is there.
 type CreateDirectoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -386,7 +416,10 @@ type GetMetadataRequest struct {
 	// leads to.
 	NoFollow bool `protobuf:"varint,4,opt,name=no_follow,json=noFollow,proto3" json:"no_follow,omitempty"`
 	// Whether to read a regular file, and say its SHA-256.
-	WantSha256    bool `protobuf:"varint,5,opt,name=want_sha256,json=wantSha256,proto3" json:"want_sha256,omitempty"`
+	WantSha256 bool `protobuf:"varint,5,opt,name=want_sha256,json=wantSha256,proto3" json:"want_sha256,omitempty"`
+	// Whether no link is followed, nor described: a path with one in it, also at its
+	// end, is SYMLINK_REFUSED.
+	NoSymlinks    bool `protobuf:"varint,6,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -452,6 +485,13 @@ func (x *GetMetadataRequest) GetNoFollow() bool {
 func (x *GetMetadataRequest) GetWantSha256() bool {
 	if x != nil {
 		return x.WantSha256
+	}
+	return false
+}
+
+func (x *GetMetadataRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
 	}
 	return false
 }
@@ -539,7 +579,10 @@ type ReadDirectoryRequest struct {
 	// The directory, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
 	// What confines the call. Absent confines nothing.
-	Sandbox       *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Whether no link is followed: a path with one in it, also at its end, is
+	// SYMLINK_REFUSED.
+	NoSymlinks    bool `protobuf:"varint,4,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -593,6 +636,13 @@ func (x *ReadDirectoryRequest) GetSandbox() *SandboxPolicy {
 		return x.Sandbox
 	}
 	return nil
+}
+
+func (x *ReadDirectoryRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
+	}
+	return false
 }
 
 // ReadDirectoryResponse is a part of the entries of a directory.
@@ -729,6 +779,9 @@ type RemovePathRequest struct {
 	Recursive bool `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	// Whether a path that is not there is as good. If not, it is PATH_NOT_FOUND.
 	IgnoreMissing bool `protobuf:"varint,5,opt,name=ignore_missing,json=ignoreMissing,proto3" json:"ignore_missing,omitempty"`
+	// Whether no link is followed: a path with one in it, also at its end, is
+	// SYMLINK_REFUSED.
+	NoSymlinks    bool `protobuf:"varint,6,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,6 +847,13 @@ func (x *RemovePathRequest) GetRecursive() bool {
 func (x *RemovePathRequest) GetIgnoreMissing() bool {
 	if x != nil {
 		return x.IgnoreMissing
+	}
+	return false
+}
+
+func (x *RemovePathRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
 	}
 	return false
 }
@@ -1350,45 +1410,55 @@ var File_execwire_v1_filesystem_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
-	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\"execwire/v1/filesystem_watch.proto\x1a\x19execwire/v1/sandbox.proto\"v\n" +
+	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\"execwire/v1/filesystem_watch.proto\x1a\x19execwire/v1/sandbox.proto\"\x97\x01\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
-	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"]\n" +
+	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x1f\n" +
+	"\vno_symlinks\x18\x04 \x01(\bR\n" +
+	"noSymlinks\"]\n" +
 	"\x10ReadFileResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x125\n" +
-	"\bmetadata\x18\x02 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\"\x8b\x01\n" +
+	"\bmetadata\x18\x02 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\"\xac\x01\n" +
 	"\x10WriteFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data\"\x13\n" +
-	"\x11WriteFileResponse\"\xd2\x01\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\x12\x1f\n" +
+	"\vno_symlinks\x18\x05 \x01(\bR\n" +
+	"noSymlinks\"\x13\n" +
+	"\x11WriteFileResponse\"\xf3\x01\n" +
 	"\x16CreateDirectoryRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x1c\n" +
 	"\trecursive\x18\x04 \x01(\bR\trecursive\x12%\n" +
-	"\vpermissions\x18\x05 \x01(\rH\x00R\vpermissions\x88\x01\x01B\x0e\n" +
+	"\vpermissions\x18\x05 \x01(\rH\x00R\vpermissions\x88\x01\x01\x12\x1f\n" +
+	"\vno_symlinks\x18\x06 \x01(\bR\n" +
+	"noSymlinksB\x0e\n" +
 	"\f_permissions\"\x19\n" +
-	"\x17CreateDirectoryResponse\"\xb7\x01\n" +
+	"\x17CreateDirectoryResponse\"\xd8\x01\n" +
 	"\x12GetMetadataRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x1b\n" +
 	"\tno_follow\x18\x04 \x01(\bR\bnoFollow\x12\x1f\n" +
 	"\vwant_sha256\x18\x05 \x01(\bR\n" +
-	"wantSha256\"\xad\x01\n" +
+	"wantSha256\x12\x1f\n" +
+	"\vno_symlinks\x18\x06 \x01(\bR\n" +
+	"noSymlinks\"\xad\x01\n" +
 	"\x13GetMetadataResponse\x125\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\x12\x1f\n" +
 	"\vlink_target\x18\x02 \x01(\tR\n" +
 	"linkTarget\x12&\n" +
 	"\x0fraw_link_target\x18\x03 \x01(\fR\rrawLinkTarget\x12\x16\n" +
-	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"{\n" +
+	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"\x9c\x01\n" +
 	"\x14ReadDirectoryRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
-	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"N\n" +
+	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x1f\n" +
+	"\vno_symlinks\x18\x04 \x01(\bR\n" +
+	"noSymlinks\"N\n" +
 	"\x15ReadDirectoryResponse\x125\n" +
 	"\aentries\x18\x01 \x03(\v2\x1b.execwire.v1.DirectoryEntryR\aentries\"\xa2\x01\n" +
 	"\x0eDirectoryEntry\x12\x12\n" +
@@ -1396,13 +1466,15 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\braw_name\x18\x02 \x01(\fR\arawName\x12)\n" +
 	"\x04type\x18\x03 \x01(\x0e2\x15.execwire.v1.FileTypeR\x04type\x126\n" +
 	"\vtarget_type\x18\x04 \x01(\x0e2\x15.execwire.v1.FileTypeR\n" +
-	"targetType\"\xbd\x01\n" +
+	"targetType\"\xde\x01\n" +
 	"\x11RemovePathRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12\x1c\n" +
 	"\trecursive\x18\x04 \x01(\bR\trecursive\x12%\n" +
-	"\x0eignore_missing\x18\x05 \x01(\bR\rignoreMissing\"\x14\n" +
+	"\x0eignore_missing\x18\x05 \x01(\bR\rignoreMissing\x12\x1f\n" +
+	"\vno_symlinks\x18\x06 \x01(\bR\n" +
+	"noSymlinks\"\x14\n" +
 	"\x12RemovePathResponse\"\x8b\x02\n" +
 	"\x0fCopyPathRequest\x12\x1f\n" +
 	"\vsource_path\x18\x01 \x01(\tR\n" +

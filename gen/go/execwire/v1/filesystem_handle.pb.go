@@ -92,7 +92,10 @@ type OpenFileRequest struct {
 	// The handle's id, chosen by the caller, of 1 to 128 bytes.
 	HandleId string `protobuf:"bytes,5,opt,name=handle_id,json=handleId,proto3" json:"handle_id,omitempty"`
 	// What the file is opened for. Unspecified is malformed.
-	Mode          OpenMode `protobuf:"varint,6,opt,name=mode,proto3,enum=execwire.v1.OpenMode" json:"mode,omitempty"`
+	Mode OpenMode `protobuf:"varint,6,opt,name=mode,proto3,enum=execwire.v1.OpenMode" json:"mode,omitempty"`
+	// Whether no link is followed: a path with one in it, also at its end, is
+	// SYMLINK_REFUSED.
+	NoSymlinks    bool `protobuf:"varint,7,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -167,6 +170,13 @@ func (x *OpenFileRequest) GetMode() OpenMode {
 		return x.Mode
 	}
 	return OpenMode_OPEN_MODE_UNSPECIFIED
+}
+
+func (x *OpenFileRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
+	}
+	return false
 }
 
 // OpenFileResponse says that the file is open.
@@ -552,7 +562,7 @@ var File_execwire_v1_filesystem_handle_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_handle_proto_rawDesc = "" +
 	"\n" +
-	"#execwire/v1/filesystem_handle.proto\x12\vexecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\"\xdd\x01\n" +
+	"#execwire/v1/filesystem_handle.proto\x12\vexecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\"\xfe\x01\n" +
 	"\x0fOpenFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -560,7 +570,9 @@ const file_execwire_v1_filesystem_handle_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x04 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\thandle_id\x18\x05 \x01(\tR\bhandleId\x12)\n" +
-	"\x04mode\x18\x06 \x01(\x0e2\x15.execwire.v1.OpenModeR\x04mode\"I\n" +
+	"\x04mode\x18\x06 \x01(\x0e2\x15.execwire.v1.OpenModeR\x04mode\x12\x1f\n" +
+	"\vno_symlinks\x18\a \x01(\bR\n" +
+	"noSymlinks\"I\n" +
 	"\x10OpenFileResponse\x125\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\"~\n" +
 	"\x10ReadBlockRequest\x12\x1d\n" +

@@ -95,7 +95,10 @@ type DownloadFileRequest struct {
 	WantSha256 bool `protobuf:"varint,6,opt,name=want_sha256,json=wantSha256,proto3" json:"want_sha256,omitempty"`
 	// The version that the file has to have, from the metadata of an earlier call;
 	// another one is FILE_CHANGED. Empty takes any. At most 256 bytes.
-	IfVersion     string `protobuf:"bytes,7,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
+	IfVersion string `protobuf:"bytes,7,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
+	// Whether no link is followed: a path with one in it, also at its end, is
+	// SYMLINK_REFUSED.
+	NoSymlinks    bool `protobuf:"varint,8,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -177,6 +180,13 @@ func (x *DownloadFileRequest) GetIfVersion() string {
 		return x.IfVersion
 	}
 	return ""
+}
+
+func (x *DownloadFileRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
+	}
+	return false
 }
 
 // DownloadFileResponse is a part of a file that is downloaded.
@@ -530,7 +540,10 @@ type UploadHead struct {
 	// byte.
 	ModifyTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=modify_time,json=modifyTime,proto3" json:"modify_time,omitempty"`
 	// Whether the content and the name are on the disk before the answer.
-	Sync          bool `protobuf:"varint,11,opt,name=sync,proto3" json:"sync,omitempty"`
+	Sync bool `protobuf:"varint,11,opt,name=sync,proto3" json:"sync,omitempty"`
+	// Whether no link is followed: a path with one in it, also at its end, is
+	// SYMLINK_REFUSED. For both modes.
+	NoSymlinks    bool `protobuf:"varint,12,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -638,6 +651,13 @@ func (x *UploadHead) GetModifyTime() *timestamppb.Timestamp {
 func (x *UploadHead) GetSync() bool {
 	if x != nil {
 		return x.Sync
+	}
+	return false
+}
+
+func (x *UploadHead) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
 	}
 	return false
 }
@@ -889,7 +909,7 @@ var File_execwire_v1_filesystem_transfer_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
 	"\n" +
-	"%execwire/v1/filesystem_transfer.proto\x12\vexecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x01\n" +
+	"%execwire/v1/filesystem_transfer.proto\x12\vexecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x02\n" +
 	"\x13DownloadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -899,7 +919,9 @@ const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
 	"\vwant_sha256\x18\x06 \x01(\bR\n" +
 	"wantSha256\x12\x1d\n" +
 	"\n" +
-	"if_version\x18\a \x01(\tR\tifVersionB\t\n" +
+	"if_version\x18\a \x01(\tR\tifVersion\x12\x1f\n" +
+	"\vno_symlinks\x18\b \x01(\bR\n" +
+	"noSymlinksB\t\n" +
 	"\a_length\"\x96\x01\n" +
 	"\x14DownloadFileResponse\x12/\n" +
 	"\x04head\x18\x01 \x01(\v2\x19.execwire.v1.DownloadHeadH\x00R\x04head\x12\x14\n" +
@@ -915,7 +937,7 @@ const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
 	"\x04head\x18\x01 \x01(\v2\x17.execwire.v1.UploadHeadH\x00R\x04head\x12\x14\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x12*\n" +
 	"\x03end\x18\x03 \x01(\v2\x16.execwire.v1.UploadEndH\x00R\x03endB\t\n" +
-	"\amessage\"\xa2\x03\n" +
+	"\amessage\"\xc3\x03\n" +
 	"\n" +
 	"UploadHead\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
@@ -931,7 +953,9 @@ const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
 	"\vmodify_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"modifyTime\x12\x12\n" +
-	"\x04sync\x18\v \x01(\bR\x04syncB\x0e\n" +
+	"\x04sync\x18\v \x01(\bR\x04sync\x12\x1f\n" +
+	"\vno_symlinks\x18\f \x01(\bR\n" +
+	"noSymlinksB\x0e\n" +
 	"\f_permissions\"#\n" +
 	"\tUploadEnd\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\fR\x06sha256\"w\n" +

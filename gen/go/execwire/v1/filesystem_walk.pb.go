@@ -105,7 +105,10 @@ type WalkDirectoryRequest struct {
 	Ignore []string `protobuf:"bytes,9,rep,name=ignore,proto3" json:"ignore,omitempty"`
 	// Whether entries have their metadata, and links where they lead, for which each
 	// has to be looked at.
-	WantMetadata  bool `protobuf:"varint,10,opt,name=want_metadata,json=wantMetadata,proto3" json:"want_metadata,omitempty"`
+	WantMetadata bool `protobuf:"varint,10,opt,name=want_metadata,json=wantMetadata,proto3" json:"want_metadata,omitempty"`
+	// Whether the path of the directory may have no links in it: one, also at its
+	// end, is SYMLINK_REFUSED. Links below it are what the members above say.
+	NoSymlinks    bool `protobuf:"varint,11,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -206,6 +209,13 @@ func (x *WalkDirectoryRequest) GetIgnore() []string {
 func (x *WalkDirectoryRequest) GetWantMetadata() bool {
 	if x != nil {
 		return x.WantMetadata
+	}
+	return false
+}
+
+func (x *WalkDirectoryRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
 	}
 	return false
 }
@@ -605,7 +615,7 @@ var File_execwire_v1_filesystem_walk_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_walk_proto_rawDesc = "" +
 	"\n" +
-	"!execwire/v1/filesystem_walk.proto\x12\vexecwire.v1\x1a\x17execwire/v1/error.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\"\xd4\x03\n" +
+	"!execwire/v1/filesystem_walk.proto\x12\vexecwire.v1\x1a\x17execwire/v1/error.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\"\xf5\x03\n" +
 	"\x14WalkDirectoryRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -618,7 +628,9 @@ const file_execwire_v1_filesystem_walk_proto_rawDesc = "" +
 	"\x17skip_hidden_directories\x18\b \x01(\bR\x15skipHiddenDirectories\x12\x16\n" +
 	"\x06ignore\x18\t \x03(\tR\x06ignore\x12#\n" +
 	"\rwant_metadata\x18\n" +
-	" \x01(\bR\fwantMetadataB\f\n" +
+	" \x01(\bR\fwantMetadata\x12\x1f\n" +
+	"\vno_symlinks\x18\v \x01(\bR\n" +
+	"noSymlinksB\f\n" +
 	"\n" +
 	"_max_depthB\x12\n" +
 	"\x10_max_directoriesB\x0e\n" +
