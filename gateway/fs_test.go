@@ -236,10 +236,13 @@ func TestSandboxesOnFiles(t *testing.T) {
 	cl.refused("fs/writeFile", sandbox(`{"sandboxPolicy":{"type":"readOnly"}}`), -32602, "missing field `permissions`")
 	older := func(policy string) map[string]any {
 		return map[string]any{"path": dir + "/f", "dataBase64": "eA==", "sandboxPolicy": json.RawMessage(policy),
-			"sourcePath": dir + "/f", "destinationPath": dir + "/g", "recursive": false}
+			"sourcePath": dir + "/f", "destinationPath": dir + "/g", "recursive": false,
+			"handleId": "h", "options": map[string]any{"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1},
+			"watchId": 1, "missing": []string{dir + "/missing"}}
 	}
+	pathless := []string{"fs/readBlock", "fs/writeBlock", "fs/close", "fs/unwatch"} // which name no path
 	for method, known := range methods {
-		if known.group == groupFiles {
+		if known.group == groupFiles && !slices.Contains(pathless, method) {
 			cl.refused(method, older(`{"type":"readOnly","networkAccess":false}`), -32600, "no sandbox that can enforce the policy")
 			cl.refused(method, older(`{"type":"workspaceWrite","writableRoots":[]}`), -32600, "no sandbox that can enforce the policy")
 			cl.refused(method, older(`{}`), -32602, "missing field `type`")

@@ -37,7 +37,7 @@ func (p *fsWatchParams) check() (err *jsonrpc.Error) {
 	if p.id, err = parseWatchID(takeRaw(&p.WatchID)); err != nil {
 		return err
 	}
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy, nil)
+	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsWatchParams) watchID() watchID { return p.id }

@@ -24,10 +24,10 @@ func TestFileHandles(t *testing.T) {
 	}, []question{
 		{"fs/open", `{"handleId":"h","path":"T/lf","sandbox":null}`, `{"handleId":"h"}`},
 		{"fs/open", `{"handleId":"h","path":"T/none"}`, "-32600 file handle `h` already exists"},
-		{"fs/readBlock", `{"handleId":"h","offset":0,"len":4}`, `{"chunk":"MDEyMw==","eof":false}`},
-		{"fs/readBlock", `{"handleId":"h","offset":8,"len":4}`, `{"chunk":"ODk=","eof":true}`},
-		{"fs/readBlock", `{"handleId":"h","offset":99,"len":4}`, `{"chunk":"","eof":true}`},
-		{"fs/readBlock", `{"handleId":"h","offset":0,"len":1048576}`, `{"chunk":"MDEyMzQ1Njc4OQ==","eof":true}`},
+		{"fs/readBlock", `{"handleId":"h","offset":0,"len":4}`, `{"eof":false,"chunk":"MDEyMw=="}`},
+		{"fs/readBlock", `{"handleId":"h","offset":8,"len":4}`, `{"eof":true,"chunk":"ODk="}`},
+		{"fs/readBlock", `{"handleId":"h","offset":99,"len":4}`, `{"eof":true,"chunk":""}`},
+		{"fs/readBlock", `{"handleId":"h","offset":0,"len":1048576}`, `{"eof":true,"chunk":"MDEyMzQ1Njc4OQ=="}`},
 		{"fs/readBlock", `{"handleId":"h","offset":0,"len":0}`, readSize},
 		{"fs/readBlock", `{"handleId":"h","offset":0,"len":1048577}`, readSize},
 		{"fs/readBlock", `{"handleId":"h","len":1}`, "-32602 missing field `offset`"},
@@ -37,7 +37,7 @@ func TestFileHandles(t *testing.T) {
 		{"fs/readBlock", `{"handleId":"h","offset":0,"len":1}`, unknownH},
 		{"fs/writeBlock", `{"handleId":"h","offset":0,"chunk":"eA=="}`, unknownH},
 		{"fs/open", `{"handleId":"","path":"T/f","mode":"read"}`, `{"handleId":""}`},
-		{"fs/readBlock", `{"handleId":"","offset":9,"len":1}`, `{"chunk":"OQ==","eof":false}`},
+		{"fs/readBlock", `{"handleId":"","offset":9,"len":1}`, `{"eof":false,"chunk":"OQ=="}`},
 
 		{"fs/open", `{"handleId":"w","path":"T/out","mode":"replace"}`, `{"handleId":"w"}`},
 		{"fs/writeBlock", `{"handleId":"w","offset":0,"chunk":"YWJj"}`, `{}`},
@@ -98,7 +98,7 @@ func TestCallsOnAHandleKeepTheirOrder(t *testing.T) {
 		cl.ask("fs/open", openOf("h", path))
 		read := cl.ask("fs/readBlock", map[string]any{"handleId": "h", "offset": 0, "len": 100})
 		closed := cl.ask("fs/close", map[string]any{"handleId": "h"})
-		want := fmt.Sprintf(`{"chunk":%q,"eof":true}`, base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%02d-39", round)))
+		want := fmt.Sprintf(`{"eof":true,"chunk":%q}`, base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%02d-39", round)))
 		if got := string(cl.reply(read).Result); got != want {
 			t.Fatalf("round %d: %s, want %s", round, got, want)
 		}

@@ -40,7 +40,7 @@ func TestInitializeTellsSessionAndMachine(t *testing.T) {
 		t.Errorf("%d capabilities", len(info.Capabilities))
 	}
 	for name, has := range info.Capabilities {
-		if has != (name == "fileWriteStreaming") {
+		if has != (name == "fileWriteStreaming" || name == "fsWatchMissing") {
 			t.Errorf("it says of %s: %t", name, has)
 		}
 	}
