@@ -228,10 +228,12 @@ func (u *upload) attempt(ctx context.Context, anew bool) (uploaded Uploaded, off
 	return uploaded, offset, nil
 }
 
-// received asks how much the server has; nothing if it does not know the upload.
+// received asks how much the server has; nothing if it does not know the upload,
+// or has completed an earlier one of the same id: what that wrote may not be there
+// any more.
 func (u *upload) received(ctx context.Context) (int64, error) {
 	response, err := u.client.files.GetUpload(ctx, &execwirev1.GetUploadRequest{UploadId: u.id})
-	if Reason(err) == execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND {
+	if Reason(err) == execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND || response.GetComplete() && !u.complete {
 		return 0, nil
 	}
 	return int64(response.GetReceivedBytes()), err

@@ -22,10 +22,12 @@ type fakeUploads struct {
 	cuts     []int // guarded by mu; bytes that the next streams take before they are cut
 	lateCuts int   // guarded by mu; how many streams are cut after the file was put in its place
 	forgets  bool  // guarded by mu; nothing is kept of what was cut
-	partial  map[string][]byte
-	files    map[string][]byte
-	heads    []*execwirev1.UploadHead // guarded by mu
-	received int                      // guarded by mu; bytes of all streams
+	// completed are the sizes of uploads that are complete.
+	completed map[string]uint64
+	partial   map[string][]byte
+	files     map[string][]byte
+	heads     []*execwirev1.UploadHead // guarded by mu
+	received  int                      // guarded by mu; bytes of all streams
 }
 
 func newFakeUploads() *fakeUploads {
@@ -89,6 +91,9 @@ func (f *fakeUploads) GetUpload(_ context.Context, request *execwirev1.GetUpload
 	}
 	defer f.mu.Unlock()
 	content, ok := f.partial[request.GetUploadId()]
+	if size, completed := f.completed[request.GetUploadId()]; completed {
+		return &execwirev1.GetUploadResponse{ReceivedBytes: size, Complete: true}, nil
+	}
 	if !ok {
 		return nil, serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND)
 	}

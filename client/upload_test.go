@@ -72,14 +72,15 @@ func TestUploadsBeginAgain(t *testing.T) {
 }
 
 // An upload that was named goes on where another program left it, and begins anew
-// if that was of another content.
+// if that was of another content, or complete: what it wrote may be gone.
 func TestNamedUploadsGoOn(t *testing.T) {
 	content := contentOf(1 << 20)
 	files := newFakeUploads()
 	files.partial["mine"] = bytes.Clone(content[:600_000])
 	files.partial["old"] = bytes.Clone(content[1000:500_000])
+	files.completed = map[string]uint64{"done": 1 << 20}
 	c := newUploading(t, files)
-	for _, id := range []string{"mine", "old", "new"} {
+	for _, id := range []string{"mine", "old", "done", "new"} {
 		files.received = 0
 		_, err := c.Upload(t.Context(), "/"+id, bytes.NewReader(content), UploadOptions{ID: id})
 		if err != nil || !bytes.Equal(files.files["/"+id], content) {
