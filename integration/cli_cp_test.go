@@ -266,3 +266,25 @@ func TestProgressIsShownAtATerminal(t *testing.T) {
 		server.expectCommand(t, d, result{}, "cp", src+"/big", ":"+dest+"/piped")
 	}
 }
+
+// What was copied is copied again when somebody has changed the copy.
+func TestCopiesAreMadeAgain(t *testing.T) {
+	server := serve(t)
+	for _, d := range wires {
+		content := string(randomBytes(1 << 20))
+		src, dest := fileTree(t, map[string]string{"f": content}), t.TempDir()
+		for _, change := range []func() error{
+			func() error { return nil },
+			func() error { return os.Remove(dest + "/f") },
+			func() error { return os.WriteFile(dest+"/f", []byte("changed"), 0o600) },
+		} {
+			if err := change(); err != nil {
+				t.Fatal(err)
+			}
+			server.expectCommand(t, d, result{}, "cp", src+"/f", ":"+dest)
+			if got, err := os.ReadFile(dest + "/f"); string(got) != content {
+				t.Errorf("%d bytes through %s, %v", len(got), d, err)
+			}
+		}
+	}
+}
