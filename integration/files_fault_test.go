@@ -96,12 +96,17 @@ func TestAFullDisk(t *testing.T) {
 		{name: "upload a new file", call: uploading(&execwirev1.UploadHead{Path: dir + "/new3", Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE}, large)},
 		{name: "copy a file", call: unary(fileClient.CopyPath, &execwirev1.CopyPathRequest{SourcePath: dir + "/kept", DestinationPath: dir + "/copy"}),
 			method: "fs/copy", params: rpcParams{"sourcePath": dir + "/kept", "destinationPath": dir + "/copy2", "recursive": false}},
+		{name: "replace a file", call: uploading(&execwirev1.UploadHead{Path: dir + "/kept", Mode: execwirev1.UploadMode_UPLOAD_MODE_REPLACE}, large)},
 	} {
 		tt.expect(t, files, c, noSpace)
+		wantKept(t, files, dir+"/kept")
 		// What a refused call in place has written of a new file is there, and
-		// takes room.
+		// takes room. A replacement leaves nothing.
 		for _, name := range namesIn(t, files, dir) {
 			if name != "kept" && name != "other" {
+				if strings.HasPrefix(tt.name, "replace") {
+					t.Errorf("%s left %s", tt.name, name)
+				}
 				remove := unary(fileClient.RemovePath, &execwirev1.RemovePathRequest{Path: dir + "/" + name})
 				fileCall{name: "remove " + name, call: remove}.expect(t, files, c, fileOutcome{})
 			}
@@ -138,6 +143,9 @@ func TestAReadOnlyMount(t *testing.T) {
 		{name: "write a new file", call: unary(fileClient.WriteFile, &execwirev1.WriteFileRequest{Path: dir + "/new"}),
 			method: "fs/writeFile", params: rpcParams{"path": dir + "/new", "dataBase64": ""}},
 		{name: "upload in place", call: uploading(&execwirev1.UploadHead{Path: dir + "/kept", Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE}, []byte("x"))},
+		{name: "replace", call: uploading(&execwirev1.UploadHead{Path: dir + "/kept", Mode: execwirev1.UploadMode_UPLOAD_MODE_REPLACE}, []byte("x"))},
+		{name: "rename", call: unary(fileClient.RenamePath, &execwirev1.RenamePathRequest{SourcePath: dir + "/kept", DestinationPath: dir + "/moved"})},
+		{name: "make a link", call: unary(fileClient.CreateSymlink, &execwirev1.CreateSymlinkRequest{Path: dir + "/link", Target: "kept"})},
 		{name: "make a directory", call: unary(fileClient.CreateDirectory, &execwirev1.CreateDirectoryRequest{Path: dir + "/new/er", Recursive: true}),
 			method: "fs/createDirectory", params: rpcParams{"path": dir + "/new/er"}},
 		{name: "remove", call: unary(fileClient.RemovePath, &execwirev1.RemovePathRequest{Path: dir + "/kept"}),
@@ -212,6 +220,9 @@ func TestAServerOfAnOrdinaryUser(t *testing.T) {
 		{name: "write", call: unary(fileClient.WriteFile, &execwirev1.WriteFileRequest{Path: dir + "/public"}),
 			method: "fs/writeFile", params: rpcParams{"path": dir + "/public", "dataBase64": ""}},
 		{name: "upload in place", call: uploading(&execwirev1.UploadHead{Path: dir + "/public", Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE}, []byte("x"))},
+		{name: "replace", call: uploading(&execwirev1.UploadHead{Path: dir + "/public", Mode: execwirev1.UploadMode_UPLOAD_MODE_REPLACE}, []byte("x"))},
+		{name: "rename", call: unary(fileClient.RenamePath, &execwirev1.RenamePathRequest{SourcePath: dir + "/public", DestinationPath: dir + "/own/moved"})},
+		{name: "make a link", call: unary(fileClient.CreateSymlink, &execwirev1.CreateSymlinkRequest{Path: dir + "/link", Target: "public"})},
 		{name: "make", call: unary(fileClient.CreateDirectory, &execwirev1.CreateDirectoryRequest{Path: dir + "/new"}),
 			method: "fs/createDirectory", params: rpcParams{"path": dir + "/new"}},
 		{name: "remove", call: unary(fileClient.RemovePath, &execwirev1.RemovePathRequest{Path: dir + "/public"}),
