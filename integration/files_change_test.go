@@ -1,0 +1,178 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// changingBytes is more than is on the way to a client that does not read.
+const changingBytes = 32 << 20
+
+// fileChanges are what can happen to a file while it is read.
+var fileChanges = []struct {
+	name    string
+	change  func(path string) error
+	changed bool // or may be told as if
+	// whole says that the data has to be what the file was.
+	whole bool
+}{
+	{name: "nothing", change: func(string) error { return nil }, whole: true},
+	{name: "it grows", changed: true, change: func(path string) error {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(make([]byte, 1<<20))
+		return errors.Join(err, f.Close())
+	}},
+	{name: "it shrinks", changed: true, change: func(path string) error { return os.Truncate(path, changingBytes/2) }},
+	{name: "it is emptied", changed: true, change: func(path string) error { return os.Truncate(path, 0) }},
+	{name: "its end is edited", changed: true, change: func(path string) error { return writeAt(path, changingBytes-10) }},
+	{name: "its begin is edited", changed: true, change: func(path string) error { return writeAt(path, 10) }},
+	{name: "another takes its place", whole: true, changed: true, change: func(path string) error {
+		if err := os.WriteFile(path+"-new", []byte("new"), 0o600); err != nil {
+			return err
+		}
+		return os.Rename(path+"-new", path)
+	}},
+	{name: "it is removed", whole: true, changed: true, change: os.Remove},
+}
+
+func writeAt(path string, offset int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte("edit"), offset)
+	return errors.Join(err, f.Close())
+}
+
+// A file that is changed while it is downloaded is told to be: what came is never
+// a mixture that passes for the file. What came is what its digest says.
+func TestAFileThatChangesWhileItIsRead(t *testing.T) {
+	s := newServer(t, nil)
+	content := make([]byte, changingBytes)
+	testproc.StdoutPattern.Fill(content, 0)
+	for _, d := range doors {
+		conn, _ := s.connect(t, d)
+		files := execwirev1.NewFileSystemServiceClient(conn)
+		for _, tt := range fileChanges {
+			t.Run(fmt.Sprint(d, ", ", tt.name), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "f")
+				err := os.WriteFile(path, content, 0o600)
+				if err == nil { // what follows changes its time
+					err = os.Chtimes(path, time.Unix(1e9, 0), time.Unix(1e9, 0))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				stream, err := files.DownloadFile(testContext(t), &execwirev1.DownloadFileRequest{Path: path, WantSha256: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []byte
+				var end *execwirev1.DownloadEnd
+				for changed := false; err == nil; {
+					var m *execwirev1.DownloadFileResponse
+					if m, err = stream.Recv(); err != nil {
+						break
+					}
+					got = append(got, m.GetData()...)
+					if m.GetEnd() != nil {
+						end = m.GetEnd()
+					}
+					if len(got) > 0 && !changed {
+						changed = true
+						if err := tt.change(path); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if err != io.EOF || end == nil {
+					t.Fatalf("the download ended with %v and the end %v", err, end)
+				}
+				if digest := sha256.Sum256(got); !bytes.Equal(end.GetSha256(), digest[:]) {
+					t.Error("the digest is not that of what came")
+				}
+				same := bytes.Equal(got, content)
+				switch {
+				case tt.whole && !same:
+					t.Errorf("%d bytes came that are not those of the file that was opened", len(got))
+				case !tt.whole && !end.GetChanged(), end.GetChanged() && !tt.changed:
+					t.Errorf("%d bytes came, the same as before: %t; they are told to be of a changed file: %t", len(got), same, end.GetChanged())
+				}
+			})
+		}
+	}
+}
+
+// A file that is replaced has what was there, or what is to be there, and nothing
+// else is ever seen beside it: also when the client goes away in the middle, when
+// its connection is cut, or when the server is killed.
+func TestAReplacementIsSeenWhole(t *testing.T) {
+	slow(t)
+	endings := map[string]func(t *testing.T, server *command, wire *proxy, stop func()){
+		"the client goes away":  func(_ *testing.T, _ *command, _ *proxy, stop func()) { stop() },
+		"the connection is cut": func(_ *testing.T, _ *command, wire *proxy, _ func()) { wire.cut() },
+		"the server is killed":  func(t *testing.T, server *command, _ *proxy, _ func()) { server.killServer(t) },
+	}
+	for name, end := range endings {
+		t.Run(name, func(t *testing.T) {
+			server := serve(t)
+			wire := newProxy(t, "tcp", server.address(tcpDoor))
+			files := execwirev1.NewFileSystemServiceClient(dial(t, "tcp", wire.listener.Addr().String()))
+			dir := shortDir(t)
+			path := filepath.Join(dir, "f")
+			if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancelCause(testContext(t))
+			cancel := func() { stop(errStop) }
+			defer cancel()
+			stream, err := files.UploadFile(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			message := &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{
+				Head: &execwirev1.UploadHead{Path: path, Mode: execwirev1.UploadMode_UPLOAD_MODE_REPLACE}}}
+			piece := &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Data{Data: bytes.Repeat([]byte("new"), 100_000)}}
+			for range 40 {
+				if err := stream.Send(message); err != nil {
+					t.Fatal(err)
+				}
+				message = piece
+			}
+			wantOnly := func(when string) {
+				t.Helper()
+				entries, err := os.ReadDir(dir)
+				var names []string
+				for _, e := range entries {
+					names = append(names, e.Name())
+				}
+				content, readErr := os.ReadFile(path)
+				if err != nil || readErr != nil || string(content) != "old" || !slices.Equal(names, []string{"f"}) {
+					t.Errorf("%s there is %q, and the file has %.20q: %v, %v", when, names, content, err, readErr)
+				}
+			}
+			wantOnly("during the upload")
+			end(t, server, wire, cancel)
+			if _, err := stream.CloseAndRecv(); err == nil {
+				t.Error("the upload came to its end")
+			}
+			server.kill()
+			wantOnly("after it")
+		})
+	}
+}
