@@ -57,6 +57,8 @@ var methods = map[string]method{
 	"fs/copy":            {group: groupFiles, decode: decoder[fsCopyParams]()},
 	"fs/canonicalize":    {group: groupFiles, decode: decoder[fsCanonicalizeParams]()},
 
+	"fs/rename": {group: groupFiles, decode: decoder[fsRenameParams]()},
+
 	"fs/walk": {group: groupFiles, decode: decoder[fsWalkParams]()},
 
 	"fs/open":       {group: groupFiles, decode: decoder[fsOpenParams]()},

@@ -16,12 +16,13 @@ var osErrorCodes = map[string]int{
 
 // fileCodes are the codes of what the core refuses by itself.
 var fileCodes = map[execwirev1.ErrorReason]int{
-	execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY:     jsonrpc.CodeInvalidRequest,
-	execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE: jsonrpc.CodeInvalidRequest,
-	execwirev1.ErrorReason_ERROR_REASON_COPY_INTO_ITSELF:   jsonrpc.CodeInvalidRequest,
-	execwirev1.ErrorReason_ERROR_REASON_TREE_TOO_DEEP:      jsonrpc.CodeLimitReached,
-	execwirev1.ErrorReason_ERROR_REASON_SYMLINK_REFUSED:    jsonrpc.CodeInvalidRequest,
-	execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE:     jsonrpc.CodeLimitReached,
+	execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY:      jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE:  jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_COPY_INTO_ITSELF:    jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_TREE_TOO_DEEP:       jsonrpc.CodeLimitReached,
+	execwirev1.ErrorReason_ERROR_REASON_SYMLINK_REFUSED:     jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE:      jsonrpc.CodeLimitReached,
+	execwirev1.ErrorReason_ERROR_REASON_CONTENT_NOT_MATCHED: jsonrpc.CodeInvalidRequest,
 
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HANDLES: jsonrpc.CodeLimitReached,
 }

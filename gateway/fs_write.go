@@ -2,7 +2,12 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -23,8 +28,16 @@ type fsWriteFileParams struct {
 	Policy     json.RawMessage `param:"sandboxPolicy,optional,named"`
 	Follow     *bool           `param:"followSymlinks,optional"`
 
-	path clientPath
-	data []byte
+	// Beyond the reference. With one of them the file is replaced.
+	Atomic       *bool   `param:"atomic,optional,named"`
+	IfMatch      *string `param:"ifMatchSha256,optional,named"`
+	IfMissing    *bool   `param:"ifMissing,optional,named"`
+	Mode         *uint32 `param:"mode,optional,named"`
+	ModifiedAtMs *int64  `param:"modifiedAtMs,optional,named"`
+
+	path    clientPath
+	data    []byte
+	replace *execwirev1.UploadHead // nil to write in place
 }
 
 // check decodes the data, which is in the memory of the message.
@@ -32,11 +45,40 @@ func (p *fsWriteFileParams) check() *jsonrpc.Error {
 	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
+	if err := p.checkReplacement(); err != nil {
+		return err
+	}
 	data, err := jsonrpc.DecodeBase64(p.DataBase64)
 	if err != nil {
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: %v", err)
 	}
 	p.data, p.DataBase64, p.Sandbox, p.Policy = data, nil, nil, nil
+	return nil
+}
+
+// checkReplacement reads how the file is replaced, if it is.
+func (p *fsWriteFileParams) checkReplacement() *jsonrpc.Error {
+	asked := p.IfMatch != nil || p.IfMissing != nil && *p.IfMissing || p.Mode != nil || p.ModifiedAtMs != nil
+	switch {
+	case p.Atomic == nil && !asked, p.Atomic != nil && !*p.Atomic && !asked:
+		return nil
+	case p.Atomic != nil && !*p.Atomic:
+		return pathRefused(jsonrpc.CodeInvalidParams, "atomic", "ifMatchSha256, ifMissing, mode and modifiedAtMs need atomic: leave it out")
+	}
+	p.replace = &execwirev1.UploadHead{Mode: execwirev1.UploadMode_UPLOAD_MODE_REPLACE, Permissions: p.Mode}
+	if p.IfMissing != nil {
+		p.replace.IfMissing = *p.IfMissing
+	}
+	if p.ModifiedAtMs != nil {
+		p.replace.ModifyTime = timestamppb.New(time.UnixMilli(*p.ModifiedAtMs))
+	}
+	if p.IfMatch != nil {
+		digest, err := hex.DecodeString(*p.IfMatch)
+		if err != nil || len(digest) != sha256.Size {
+			return pathRefused(jsonrpc.CodeInvalidParams, "ifMatchSha256", "ifMatchSha256 is not a SHA-256: give its 64 hexadecimal digits")
+		}
+		p.replace.IfMatchSha256 = digest
+	}
 	return nil
 }
 
@@ -49,9 +91,13 @@ func (p *fsWriteFileParams) run(ctx context.Context, r *request) (any, *jsonrpc.
 	}
 	text, raw := p.path.forCore()
 	var err error
-	if len(p.data) <= wholeWrite {
+	switch {
+	case p.replace != nil:
+		p.replace.Path, p.replace.RawPath, p.replace.NoSymlinks = text, raw, noSymlinks
+		err = upload(ctx, r.fileSystem, p.replace, p.data)
+	case len(p.data) <= wholeWrite:
 		_, err = r.fileSystem.WriteFile(ctx, &execwirev1.WriteFileRequest{Path: text, RawPath: raw, Data: p.data, NoSymlinks: noSymlinks})
-	} else {
+	default:
 		head := &execwirev1.UploadHead{Path: text, RawPath: raw, Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE, NoSymlinks: noSymlinks}
 		err = upload(ctx, r.fileSystem, head, p.data)
 	}

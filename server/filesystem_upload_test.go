@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -155,7 +156,10 @@ func TestUploadFailuresSayWhy(t *testing.T) {
 	_, exists := f.upload(with(func(h *execwirev1.UploadHead) { h.IfMissing = true }))
 	_, unknown := f.upload(with(func(h *execwirev1.UploadHead) { h.UploadId, h.Offset = "u", 1 }))
 	_, behind := f.upload(with(nil), uploadEnd(nil), uploadData([]byte("x")))
-	_, device := f.upload(replaceHead("/dev/null", nil))
+	if err := syscall.Mkfifo(dir+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, special := f.upload(replaceHead(dir+"/fifo", nil))
 	for i := range 4 {
 		f.cut(1, with(func(h *execwirev1.UploadHead) { h.UploadId = strconv.Itoa(i) }), uploadData([]byte("x")))
 	}
@@ -173,7 +177,7 @@ func TestUploadFailuresSayWhy(t *testing.T) {
 		{exists, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS},
 		{unknown, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND},
 		{behind, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE},
-		{device, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE},
+		{special, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE},
 		{many, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS},
 	} {
 		expectFailure(t, tt.err, tt.code, tt.why)
