@@ -54,6 +54,7 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	// Owners are told how their processes ended before their streams are.
 	_ = d.processesEnded() // Close returns it, too
 	healthServer.endWatches()
+	d.server.EndWatches()
 	var clientsErr error
 	disconnected := begin(func() { clientsErr = d.clients.stop() })
 	stopErr := stopServer(grpcServer, flushTimeout, handlerTimeout)

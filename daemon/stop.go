@@ -39,6 +39,7 @@ func (d *Daemon) endProcesses() error {
 // were told, then cuts off those that do not, and waits for what handlers left
 // behind.
 func (d *Daemon) closeServices() error {
+	d.server.EndWatches()
 	flush, cancel := context.WithTimeoutCause(context.Background(), flushTimeout, errFlush)
 	defer cancel()
 	if err := d.channel.Shutdown(flush); err != nil {

@@ -1,10 +1,14 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
@@ -23,7 +27,8 @@ const (
 
 // WatchDirectory implements the RPC.
 func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
-	ctx := stream.Context()
+	ctx, leave := s.server.untilWatchesEnd(stream.Context())
+	defer leave()
 	owner, err := caller(ctx)
 	if err != nil {
 		return err
@@ -55,6 +60,23 @@ func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest
 			return err
 		}
 	}
+}
+
+// untilWatchesEnd returns a context that ends with the call, or because the server
+// does.
+func (s *Server) untilWatchesEnd(call context.Context) (ctx context.Context, leave func()) {
+	ctx, cancel := context.WithCancelCause(call)
+	stop := context.AfterFunc(s.watching, func() { cancel(context.Cause(s.watching)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// drainingError is what watches end with when the server stops.
+func drainingError() error {
+	return failure(codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING, nil, "the server stops: watch again when it is back",
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)})
 }
 
 func sendBatch(stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse], batch fsops.Batch) error {
@@ -123,7 +145,8 @@ func toLost(l fsops.Lost) *execwirev1.WatchLost {
 
 // AwaitPaths implements the RPC.
 func (s *fileSystemService) AwaitPaths(req *execwirev1.AwaitPathsRequest, stream grpc.ServerStreamingServer[execwirev1.AwaitPathsResponse]) error {
-	ctx := stream.Context()
+	ctx, leave := s.server.untilWatchesEnd(stream.Context())
+	defer leave()
 	owner, err := caller(ctx)
 	if err != nil {
 		return err

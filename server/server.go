@@ -93,6 +93,8 @@ type Server struct {
 	cfg       Config
 	uploads   *fsops.Uploads
 	watcher   *fsops.Watcher
+	watching  context.Context // until EndWatches
+	endWatch  context.CancelCauseFunc
 	receivers sync.WaitGroup // goroutines that outlive their handler by a moment
 }
 
@@ -102,7 +104,8 @@ func New(cfg Config) *Server {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	uploads := fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads)
-	return &Server{cfg: cfg, uploads: uploads, watcher: fsops.NewWatcher(fsops.WatcherOptions{
+	watching, endWatch := context.WithCancelCause(context.Background())
+	return &Server{cfg: cfg, uploads: uploads, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{
 		Watches: cfg.Limits.Watches, AwaitedPaths: cfg.Limits.AwaitedPaths,
 		Directories: cfg.Limits.WatchedDirectories, PendingBytes: cfg.Limits.WatchPending,
 	})}
@@ -117,9 +120,14 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	execwirev1.RegisterEnvironmentServiceServer(r, &environmentService{server: s})
 }
 
+// EndWatches ends the calls that tell what happens to files, and those that come:
+// they would go on for as long as their clients want.
+func (s *Server) EndWatches() { s.endWatch(drainingError()) }
+
 // Close waits for what handlers left behind, and drops unfinished uploads. Call it
 // after the gRPC server and every in-process channel have stopped.
 func (s *Server) Close() {
+	s.EndWatches()
 	s.receivers.Wait()
 	s.uploads.Close()
 }

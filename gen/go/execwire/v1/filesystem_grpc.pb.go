@@ -207,15 +207,16 @@ type FileSystemServiceClient interface {
 	// more to watch with, the call fails with WATCH_UNAVAILABLE. A principal has at
 	// most watches_per_principal; more are TOO_MANY_WATCHES. What is not a directory
 	// is NOT_A_DIRECTORY. What is mounted over a directory below is not told, nor
-	// what other machines do on a file system that is shared with them. It may be
-	// repeated.
+	// what other machines do on a file system that is shared with them. When the
+	// server stops the call ends with DRAINING. It may be repeated.
 	WatchDirectory(ctx context.Context, in *WatchDirectoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDirectoryResponse], error)
 	// AwaitPaths waits until one of the paths that are missing exists, or one of
 	// those that are present does not any more. First comes started, then, when it
 	// happens, which may be at once, which path it is, and the call ends. What came
 	// and has gone again may be missed. A principal awaits at most
 	// awaited_paths_per_principal; more are TOO_MANY_WATCHES. Where the system has
-	// no more to watch with, it fails with WATCH_UNAVAILABLE. It may be repeated.
+	// no more to watch with, it fails with WATCH_UNAVAILABLE, and when the server
+	// stops with DRAINING. It may be repeated.
 	AwaitPaths(ctx context.Context, in *AwaitPathsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AwaitPathsResponse], error)
 }
 
@@ -641,15 +642,16 @@ type FileSystemServiceServer interface {
 	// more to watch with, the call fails with WATCH_UNAVAILABLE. A principal has at
 	// most watches_per_principal; more are TOO_MANY_WATCHES. What is not a directory
 	// is NOT_A_DIRECTORY. What is mounted over a directory below is not told, nor
-	// what other machines do on a file system that is shared with them. It may be
-	// repeated.
+	// what other machines do on a file system that is shared with them. When the
+	// server stops the call ends with DRAINING. It may be repeated.
 	WatchDirectory(*WatchDirectoryRequest, grpc.ServerStreamingServer[WatchDirectoryResponse]) error
 	// AwaitPaths waits until one of the paths that are missing exists, or one of
 	// those that are present does not any more. First comes started, then, when it
 	// happens, which may be at once, which path it is, and the call ends. What came
 	// and has gone again may be missed. A principal awaits at most
 	// awaited_paths_per_principal; more are TOO_MANY_WATCHES. Where the system has
-	// no more to watch with, it fails with WATCH_UNAVAILABLE. It may be repeated.
+	// no more to watch with, it fails with WATCH_UNAVAILABLE, and when the server
+	// stops with DRAINING. It may be repeated.
 	AwaitPaths(*AwaitPathsRequest, grpc.ServerStreamingServer[AwaitPathsResponse]) error
 	mustEmbedUnimplementedFileSystemServiceServer()
 }
