@@ -127,3 +127,22 @@ func TestBelongingsEndWithTheServer(t *testing.T) {
 	<-leased.closed
 	<-ofDefault.closed
 }
+
+// stuck closes when a process has ended.
+type stuck struct{ until <-chan struct{} }
+
+func (stuck) IsEmpty() bool { return false }
+
+func (s stuck) Close() { <-s.until }
+
+func TestProcessesDoNotOutliveABelongingThatIsSlow(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", "/bin/cat")
+	begin := func(*session.Session, func()) session.Belonging { return stuck{p.Closed()} }
+	if err := f.AddTo("stuck", begin, func(session.Belonging) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {
+		t.Error(err)
+	}
+}

@@ -105,8 +105,8 @@ func (s *Session) letGo(p *Process) {
 // terminate ends all belongings and all processes at once, those being started
 // included, and then the session.
 func (s *Session) terminate(all []*Process) {
-	s.closeBelongings()
 	var group sync.WaitGroup
+	group.Go(s.closeBelongings)
 	for _, p := range all {
 		group.Go(func() {
 			<-p.started
