@@ -23,8 +23,8 @@ type TransferOptions struct {
 	Preserve bool
 	// NoReplace leaves files and links that are there as they are.
 	NoReplace bool
-	// Update leaves files out that are there with the same size and time, and
-	// gives the others the time of their source.
+	// Update leaves files out that are there with the same size, time and
+	// permission bits, and gives the others the time of their source.
 	Update bool
 	// Checksum is Update that compares the SHA-256 in place of the time.
 	Checksum bool

@@ -368,7 +368,7 @@ func (t *transfer) isSame(ctx context.Context, task transferTask) (bool, error) 
 		return false, nil
 	case err != nil:
 		return false, err
-	case there.kind != regularFile || there.size != here.size:
+	case there.kind != regularFile, there.size != here.size, (there.mode^here.mode)&t.modeMask() != 0:
 		return false, nil
 	case !t.options.Checksum:
 		return sameTime(here.modifyTime, there.modifyTime), nil
