@@ -46,8 +46,8 @@ func realTree(t testing.TB) (dir string) {
 	return dir
 }
 
-// picture is what is in a tree: by path, the mode and the digest of each file,
-// and the mode of each directory.
+// picture is what is in a tree: by path, the mode and the digest of each file, the
+// mode of each directory, and where each link leads.
 type picture map[string]string
 
 // pictureOf takes the picture of a tree; without modes it can be held against one
@@ -68,7 +68,14 @@ func pictureOf(t testing.TB, dir string, modes bool) picture {
 		if modes {
 			what = info.Mode().String()
 		}
-		if d.Type().IsRegular() {
+		switch {
+		case d.Type() == fs.ModeSymlink:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			what += target
+		case d.Type().IsRegular():
 			content, err := os.ReadFile(path)
 			if err != nil {
 				return err
@@ -127,6 +134,7 @@ func (p picture) filesOf(files bool) []string {
 // directories, makes a file of a directory and the reverse, and changes modes.
 func changeTree(t testing.TB, dir string, random *rand.Rand) {
 	t.Helper()
+	again := fmt.Sprint(random.Uint32(), "-")
 	p := pictureOf(t, dir, true)
 	files := p.filesOf(true)
 	random.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
@@ -156,7 +164,7 @@ func changeTree(t testing.TB, dir string, random *rand.Rand) {
 	}
 	turned := next()
 	steps = append(steps, os.Truncate(next(), 0), os.Remove(turned), os.Mkdir(turned, 0o755), os.WriteFile(turned+"/in", []byte("in"), 0o600),
-		os.MkdirAll(at("new/er/directory"), 0o755), os.Mkdir(at("empty"), 0o755), os.RemoveAll(at("encoding/japanese")), os.WriteFile(at("encoding/japanese"), []byte("a file now"), 0o644),
+		os.MkdirAll(at("new/er/directory"), 0o755), os.Mkdir(at(again+"empty"), 0o755), os.RemoveAll(at("encoding/japanese")), os.WriteFile(at("encoding/japanese"), []byte("a file now"), 0o644),
 		os.RemoveAll(at("unicode/norm")), os.WriteFile(at("new/a b"), []byte("blank"), 0o644), os.WriteFile(at("new/er/large"), bytes.Repeat([]byte("large "), 1<<19), 0o644))
 	for i, err := range steps {
 		if err != nil {
