@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
 )
 
 // The table of permissions in docs/security.md is the one that decides.
@@ -46,6 +49,24 @@ func TestEveryCallNeedsOneThing(t *testing.T) {
 		}
 		if need.permission != 0 && strings.Contains(need.permission.String(), ",") {
 			t.Errorf("%s needs more than one permission: %v", method, need.permission)
+		}
+	}
+}
+
+// What makes calls for others has to look into them, too.
+func TestOpeningToReplaceNeedsWriteFiles(t *testing.T) {
+	const method = execwirev1.FileSystemService_OpenFile_FullMethodName
+	reader := auth.Caller{Principal: auth.Principal{Name: "reader"}, May: auth.ReadFiles}
+	writer := auth.Caller{Principal: auth.Principal{Name: "writer"}, May: auth.ReadFiles | auth.WriteFiles}
+	read := &execwirev1.OpenFileRequest{Mode: execwirev1.OpenMode_OPEN_MODE_READ}
+	replace := &execwirev1.OpenFileRequest{Mode: execwirev1.OpenMode_OPEN_MODE_REPLACE}
+	for _, tt := range []struct {
+		caller auth.Caller
+		req    any
+		want   string
+	}{{reader, read, ""}, {reader, nil, ""}, {reader, replace, "CALL_NOT_ALLOWED"}, {writer, replace, ""}} {
+		if err := MayCall(tt.caller, nil, method, tt.req); reasonOf(err) != tt.want {
+			t.Errorf("%s with %v: %v, want %q", tt.caller.Principal.Name, tt.req, err, tt.want)
 		}
 	}
 }
