@@ -68,7 +68,7 @@ directory here, as the directory of run does.`,
 			}
 			plan, err := planCopies(arguments, flags)
 			if err == nil && plan.fromServer && plan.toServer {
-				err = only(command, "there are only -r and -T for copies on the server", "recursive", "no-target-directory", "quiet")
+				err = without(command, "there are only -r and -T for copies on the server", "preserve", "no-clobber", "update", "checksum", "delete")
 			}
 			if err != nil {
 				return usageError(command, err)

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -67,18 +66,14 @@ func planCopies(arguments []string, flags cpFlags) (copyPlan, error) {
 	return plan, nil
 }
 
-// only refuses all flags of a command itself but some.
-func only(command *cobra.Command, why string, names ...string) (err error) {
-	names = append(names, "server", "token-file", "tls-ca", "tls-cert", "tls-key")
-	command.Flags().Visit(func(flag *pflag.Flag) {
-		for _, name := range names {
-			if flag.Name == name {
-				return
-			}
+// without refuses flags of a command.
+func without(command *cobra.Command, why string, names ...string) error {
+	for _, name := range names {
+		if command.Flags().Changed(name) {
+			return fmt.Errorf("--%s: %s", name, why)
 		}
-		err = fmt.Errorf("--%s: %s", flag.Name, why)
-	})
-	return err
+	}
+	return nil
 }
 
 // place finds what the copy of a source is called.

@@ -166,7 +166,7 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"cat of nothing":      {[]string{"cat"}, 2, []string{"name a path", "execwire cat --help"}},
 		"cat before a file":   {[]string{"cat", "--offset", "-1", "/x"}, 2, []string{"--offset is -1"}},
 		"put of a bad mode":   {[]string{"put", "-m", "8", "/x"}, 2, []string{"octal"}},
-		"put of two kinds":    {[]string{"put", "--in-place", "-n", "/x"}, 2, []string{"--no-clobber is not for --in-place"}},
+		"put of two kinds":    {[]string{"put", "--in-place", "-n", "/x"}, 2, []string{"--no-clobber: it is not for --in-place"}},
 		"put if what":         {[]string{"put", "--if-match", "abc", "/x"}, 2, []string{"64 hexadecimal digits"}},
 		"find of no type":     {[]string{"find", "-type", "x"}, 2, []string{`-type is "x"`, "execwire find --help"}},
 		"find a bad pattern":  {[]string{"find", "/", "-name", "["}, 2, []string{`-name is "["`}},

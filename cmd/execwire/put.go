@@ -46,12 +46,10 @@ The exit code is 1 when the condition does not hold, and 125 for other failures.
 			if err := exclusive(command, "no-clobber", "if-match"); err != nil {
 				return err
 			}
-			for _, name := range []string{"mode", "no-clobber", "if-match", "sync"} {
-				if flags.inPlace && command.Flags().Changed(name) {
-					return usageError(command, fmt.Errorf("--%s is not for --in-place", name))
-				}
-			}
 			options, err := putOptions(flags)
+			if err == nil && flags.inPlace {
+				err = without(command, "it is not for --in-place", "mode", "no-clobber", "if-match", "sync")
+			}
 			if err != nil {
 				return usageError(command, err)
 			}
