@@ -113,12 +113,19 @@ func upload(ctx context.Context, files execwirev1.FileSystemServiceClient, head 
 	if err != nil {
 		return err
 	}
+	var digest [sha256.Size]byte
+	if head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_REPLACE {
+		digest = sha256.Sum256(data)
+	}
 	message := &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: head}}
 	// When sending fails the stream has ended, and receiving says why.
 	for err = stream.Send(message); err == nil && len(data) > 0; err = stream.Send(message) {
 		piece := data[:min(len(data), pieceWrite)]
 		data = data[len(piece):]
 		message = &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Data{Data: piece}}
+	}
+	if err == nil && head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_REPLACE {
+		_ = stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{Sha256: digest[:]}}})
 	}
 	_, err = stream.CloseAndRecv()
 	return err

@@ -198,8 +198,17 @@ func uploadData(data []byte) *execwirev1.UploadFileRequest {
 	return &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Data{Data: data}}
 }
 
-// upload sends messages and returns how that ended.
+// upload sends messages, with an end if they have none, and returns how that ended.
 func (f *fixture) upload(messages ...*execwirev1.UploadFileRequest) (*execwirev1.UploadFileResponse, error) {
+	f.t.Helper()
+	if !slices.ContainsFunc(messages, func(m *execwirev1.UploadFileRequest) bool { return m.GetEnd() != nil || m.GetMessage() == nil }) && len(messages) > 0 {
+		messages = append(messages, uploadEnd(nil))
+	}
+	return f.uploadExactly(messages...)
+}
+
+// uploadExactly is upload without more.
+func (f *fixture) uploadExactly(messages ...*execwirev1.UploadFileRequest) (*execwirev1.UploadFileResponse, error) {
 	f.t.Helper()
 	stream, err := f.files.UploadFile(f.ctx)
 	if err != nil {
@@ -219,7 +228,7 @@ func TestUploadWritesInPlace(t *testing.T) {
 	if err := os.Link(dir+"/f", dir+"/other"); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := f.upload(uploadHead(dir+"/f"), uploadData([]byte("new ")), uploadData(nil), uploadData([]byte("content")))
+	resp, err := f.uploadExactly(uploadHead(dir+"/f"), uploadData([]byte("new ")), uploadData(nil), uploadData([]byte("content")))
 	if err != nil || resp.GetSize() != 11 {
 		t.Errorf("UploadFile = %v, %v", resp, err)
 	}

@@ -44,7 +44,7 @@ func (s *fileSystemService) writeInPlace(stream uploadStream, head *execwirev1.U
 		return nil, err
 	}
 	var size uint64
-	digest, err := receiveFile(stream, func(_ context.Context, data []byte) error {
+	end, err := receiveFile(stream, func(_ context.Context, data []byte) error {
 		size += uint64(len(data))
 		_, err := writer.Write(data)
 		return err
@@ -52,7 +52,7 @@ func (s *fileSystemService) writeInPlace(stream uploadStream, head *execwirev1.U
 	if closeErr := writer.Close(); err == nil {
 		err = closeErr
 	}
-	if err == nil && len(digest) > 0 {
+	if err == nil && len(end.GetSha256()) > 0 {
 		err = invalidField("end.sha256", "is for files that are replaced: leave it out")
 	}
 	if err != nil {
@@ -85,34 +85,37 @@ func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.Upload
 		return nil, err
 	}
 	defer upload.Leave()
-	digest, err := receiveFile(stream, upload.Write)
+	end, err := receiveFile(stream, upload.Write)
+	if err == nil && end == nil {
+		err = unexpectedUpload("the stream ended before the file was whole: send an end after the data")
+	}
 	if err != nil {
 		return nil, err
 	}
-	replaced, err := upload.Commit(stream.Context(), digest)
+	replaced, err := upload.Commit(stream.Context(), end.GetSha256())
 	if err != nil {
 		return nil, err
 	}
 	return &execwirev1.UploadFileResponse{Size: uint64(replaced.Size), Sha256: replaced.SHA256, Metadata: toMetadata(replaced.Metadata)}, nil
 }
 
-// receiveFile hands on what a client sends, up to its end, and returns the digest
-// that it says the file has, if it does.
-func receiveFile(stream uploadStream, write func(ctx context.Context, data []byte) error) (digest []byte, err error) {
-	ended := false
+// receiveFile hands on what a client sends, up to the end of the stream, and
+// returns what it says in the end, if it does.
+func receiveFile(stream uploadStream, write func(ctx context.Context, data []byte) error) (*execwirev1.UploadEnd, error) {
+	var end *execwirev1.UploadEnd
 	for {
 		req, err := stream.Recv()
 		switch {
 		case err == io.EOF:
-			return digest, nil
+			return end, nil
 		case err != nil:
 			return nil, err
 		case req.GetHead() != nil:
 			return nil, unexpectedUpload("there was a head already: send data")
-		case ended:
+		case end != nil:
 			return nil, unexpectedUpload("there was an end already: send nothing after it")
 		case req.GetEnd() != nil:
-			ended, digest = true, req.GetEnd().GetSha256()
+			end = req.GetEnd()
 			continue
 		}
 		if err := write(stream.Context(), req.GetData()); err != nil {

@@ -135,6 +135,22 @@ func TestUploadGoesOnAfterACut(t *testing.T) {
 	}
 }
 
+// The end of a stream does not say that the file is whole.
+func TestAStreamWithoutAnEndIsCut(t *testing.T) {
+	f, dir := newFixture(t), t.TempDir()
+	f.write(dir+"/f", "old")
+	for _, id := range []string{"", "u"} {
+		_, err := f.uploadExactly(replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId = id }), uploadData([]byte("ne")))
+		expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE)
+		if got, err := os.ReadFile(dir + "/f"); err != nil || string(got) != "old" {
+			t.Errorf("the file has %q: %v", got, err)
+		}
+	}
+	if _, err := f.upload(replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId, h.Offset = "u", 2 }), uploadData([]byte("w")), uploadEnd(sum("new"))); err != nil {
+		t.Error(err)
+	}
+}
+
 // infoMetadata is the metadata of the ErrorInfo of an error.
 func infoMetadata(err error) map[string]string {
 	for _, detail := range status.Convert(err).Details() {

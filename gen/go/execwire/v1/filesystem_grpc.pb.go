@@ -86,11 +86,11 @@ type FileSystemServiceClient interface {
 	// message: for more use UploadFile.
 	WriteFile(ctx context.Context, in *WriteFileRequest, opts ...grpc.CallOption) (*WriteFileResponse, error)
 	// UploadFile writes a file with the content in pieces: first one head, then the
-	// data in order; the end of the requests is the end of the file. There is no
-	// limit on the size.
+	// data in order, then an end. There is no limit on the size.
 	//
 	// In place it is WriteFile: it writes as it receives, and answers when the last
-	// piece was written. Cancelled, it leaves what was written until then.
+	// piece was written; the end of the requests is the end of the file, also without
+	// an end. Cancelled, it leaves what was written until then.
 	//
 	// To replace, it writes a file without a name in the directory of the path,
 	// which then takes the place of what is there in one step. Links are followed,
@@ -101,7 +101,8 @@ type FileSystemServiceClient interface {
 	// name, it has a hidden one, which begins with ".execwire-", until the end. A
 	// failure of any kind leaves what was there.
 	//
-	// Cancelled or cut, a stream whose head has no upload_id leaves nothing. What
+	// Cancelled, cut, or over without an end, a stream whose head has no upload_id
+	// leaves nothing. What
 	// was received of one that has is kept for ten minutes, unless the server is
 	// configured otherwise, or stops: GetUpload says how much it is, and the next
 	// stream goes on from there. Two streams of one id at a time are one that goes on
@@ -521,11 +522,11 @@ type FileSystemServiceServer interface {
 	// message: for more use UploadFile.
 	WriteFile(context.Context, *WriteFileRequest) (*WriteFileResponse, error)
 	// UploadFile writes a file with the content in pieces: first one head, then the
-	// data in order; the end of the requests is the end of the file. There is no
-	// limit on the size.
+	// data in order, then an end. There is no limit on the size.
 	//
 	// In place it is WriteFile: it writes as it receives, and answers when the last
-	// piece was written. Cancelled, it leaves what was written until then.
+	// piece was written; the end of the requests is the end of the file, also without
+	// an end. Cancelled, it leaves what was written until then.
 	//
 	// To replace, it writes a file without a name in the directory of the path,
 	// which then takes the place of what is there in one step. Links are followed,
@@ -536,7 +537,8 @@ type FileSystemServiceServer interface {
 	// name, it has a hidden one, which begins with ".execwire-", until the end. A
 	// failure of any kind leaves what was there.
 	//
-	// Cancelled or cut, a stream whose head has no upload_id leaves nothing. What
+	// Cancelled, cut, or over without an end, a stream whose head has no upload_id
+	// leaves nothing. What
 	// was received of one that has is kept for ten minutes, unless the server is
 	// configured otherwise, or stops: GetUpload says how much it is, and the next
 	// stream goes on from there. Two streams of one id at a time are one that goes on

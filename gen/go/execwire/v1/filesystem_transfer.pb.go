@@ -490,7 +490,7 @@ type UploadFileRequest_Data struct {
 }
 
 type UploadFileRequest_End struct {
-	// What the file has to be; nothing follows it. It may be left out.
+	// The end of the file; nothing follows it. It may be left out in place.
 	End *UploadEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
 }
 
@@ -662,7 +662,8 @@ func (x *UploadHead) GetNoSymlinks() bool {
 	return false
 }
 
-// UploadEnd says what a file has to be.
+// UploadEnd says that a file is whole, and what it has to be. The end of a stream
+// alone does not say so: it can also be that of a client that was interrupted.
 type UploadEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The SHA-256 of the whole file, 32 bytes, also of one that was uploaded in
