@@ -297,7 +297,8 @@ func (w *Watch) checkRoot(doubts uint32) {
 		}
 	}
 	if err != nil && !leadsNowhere(err) {
-		return // what is watched is told of as before
+		_ = w.giveUp(w.top, err) // fails only while the watch begins
+		return
 	}
 	// What the kernel says of the directory itself can be on its way still.
 	if doubts&unix.IN_UNMOUNT != 0 {

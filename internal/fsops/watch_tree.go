@@ -76,7 +76,10 @@ func isGone(err error) bool {
 func (w *Watch) scan(top *node, tell bool) error {
 	root, err := w.openRoot()
 	if err != nil {
-		return nil // of which the lookout tells
+		// It is lost, or comes back, and then all has to be looked at again.
+		w.queue.doubt(0)
+		w.queue.lose()
+		return nil
 	}
 	defer root.release()
 	waiting := []*node{top}

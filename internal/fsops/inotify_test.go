@@ -1,0 +1,66 @@
+package fsops
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+)
+
+// When the kernel has dropped notices everybody looks again: watches are told of
+// an overflow and go on, and who waits for a path finds it.
+func TestEverybodyLooksAgainAfterAnOverflowOfTheKernel(t *testing.T) {
+	dir := t.TempDir()
+	w := NewWatcher(WatcherOptions{Watches: 1, AwaitedPaths: 1, Directories: 10, PendingBytes: 1 << 20})
+	watch, err := w.Watch(t.Context(), WatchRequest{Path: dir, Recursive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	wait, err := w.AwaitPaths("", []string{dir + "/d/f"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wait.Close()
+
+	// What the kernel says meanwhile meets nobody.
+	i := watch.inotify
+	i.mu.Lock()
+	marks := i.marks
+	i.marks = map[int]*mark{}
+	i.mu.Unlock()
+	for _, err := range []error{os.Mkdir(dir+"/d", 0o755), os.WriteFile(dir+"/d/f", nil, 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.mu.Lock()
+	i.marks = marks
+	i.tellOverflow()
+	i.mu.Unlock()
+
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, context.DeadlineExceeded)
+	defer cancel()
+	if got, err := wait.Next(ctx); err != nil || !got.Exists {
+		t.Errorf("the wait ended with %v, %v", got, err)
+	}
+	for overflowed := false; !overflowed; {
+		batch, err := watch.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		overflowed = batch.Overflowed
+	}
+	if err := os.WriteFile(dir+"/d/after", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for told := false; !told; {
+		batch, err := watch.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range batch.Changes {
+			told = told || c.Path == "d/after"
+		}
+	}
+}
