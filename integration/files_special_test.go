@@ -121,6 +121,19 @@ var fileMethods = map[string]func(path, other string) rpcParams{
 	"fs/readDirectory":   func(path, _ string) rpcParams { return rpcParams{"path": path} },
 	"fs/remove":          func(path, _ string) rpcParams { return rpcParams{"path": path} },
 	"fs/canonicalize":    func(path, _ string) rpcParams { return rpcParams{"path": path} },
+	"fs/open": func(path, _ string) rpcParams {
+		return rpcParams{"handleId": processID(), "path": path}
+	},
+	"fs/open to replace": func(path, _ string) rpcParams {
+		return rpcParams{"handleId": processID(), "path": path, "mode": "replace"}
+	},
+	"fs/walk": func(path, _ string) rpcParams {
+		return rpcParams{"path": path, "options": rpcParams{"maxDepth": 9, "maxDirectories": 100, "maxEntries": 100}}
+	},
+	"fs/watch":        func(path, _ string) rpcParams { return rpcParams{"watchId": processID(), "path": path} },
+	"fs/watchMissing": func(path, _ string) rpcParams { return rpcParams{"watchId": processID(), "missing": []string{path}} },
+	"fs/rename":       func(path, other string) rpcParams { return rpcParams{"sourcePath": path, "destinationPath": other} },
+	"fs/rename to":    func(path, other string) rpcParams { return rpcParams{"sourcePath": other, "destinationPath": path} },
 	"fs/copy": func(path, other string) rpcParams {
 		return rpcParams{"sourcePath": path, "destinationPath": other, "recursive": true}
 	},
@@ -143,7 +156,7 @@ func TestSpecialFilesHangNoJSONRPC(t *testing.T) {
 				code = answer.Error.Code
 			}
 			switch {
-			case method == "fs/readFile" && code != -32600, !slices.Contains([]int{0, -32600, -32603}, code):
+			case slices.Contains([]string{"fs/readFile", "fs/open"}, name) && code != -32600, !slices.Contains([]int{0, -32600, -32603}, code):
 				t.Errorf("%s, %s: answered %s, %+v", name, kind, answer.Result, answer.Error)
 			case opened.any():
 				t.Errorf("%s, %s: the FIFO was opened", name, kind)
