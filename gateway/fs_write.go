@@ -113,6 +113,9 @@ func upload(ctx context.Context, files execwirev1.FileSystemServiceClient, head 
 	if err != nil {
 		return err
 	}
+	// This keeps gRPC from repeating the stream after a failed Send, when the
+	// half-close that follows would make a part of the file the whole of it.
+	_ = stream.Context()
 	var digest [sha256.Size]byte
 	if head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_REPLACE {
 		digest = sha256.Sum256(data)
