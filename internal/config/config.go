@@ -80,7 +80,7 @@ type Config struct {
 	SpoolDirectory string `name:"spool_directory" default:"" unit:"path" help:"Where such files are made, without a name. Empty is the directory for temporary files."`
 
 	// FileHandles bounds the handles of open files of one session.
-	FileHandles Count `name:"file_handles_per_session" default:"256" unit:"handles" min:"1" max:"65536" help:"Handles of open files of one session, each of which is a file descriptor of the server. Further ones are refused. A JSON-RPC connection has at most 128 of its own."`
+	FileHandles Count `name:"file_handles_per_session" default:"256" unit:"handles" min:"1" max:"65536" help:"Handles of open files of one session, each of which is a file descriptor of the server. Further ones are refused, and any when half of the descriptors that the server may have (RLIMIT_NOFILE) are open. A JSON-RPC connection has at most 128 of its own."`
 	// FileHandleIdleTime is how long handles of default sessions stay.
 	FileHandleIdleTime Duration `name:"file_handle_idle_time" default:"10m" unit:"duration" min:"1s" max:"24h" help:"How long a handle of a default session, which never ends, stays open without being used."`
 

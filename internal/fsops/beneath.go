@@ -49,11 +49,14 @@ func openStep(dir descriptor, relative string, flags int, mode uint32) (descript
 		how := unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode),
 			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 		fd, err := retried(func() (int, error) { return unix.Openat2(int(dir), relative, &how) })
-		switch {
-		case err == unix.ENOSYS:
+		switch err {
+		case nil:
+			return admitted(fd, flags)
+		case unix.ENOSYS:
 			noOpenat2.Store(true)
-		case err != unix.EPERM: // which can be that of a filter of system calls
-			return descriptor(fd), err
+		case unix.EPERM: // which can be that of a filter of system calls
+		default:
+			return 0, err
 		}
 	}
 	return openByNames(dir, relative, flags, mode)

@@ -29,7 +29,10 @@ func retried[T any](f func() (T, error)) (T, error) {
 
 func openAt(dir descriptor, name string, flags int, mode uint32) (descriptor, error) {
 	fd, err := retried(func() (int, error) { return unix.Openat(int(dir), name, flags, mode) })
-	return descriptor(fd), err
+	if err != nil {
+		return 0, err
+	}
+	return admitted(fd, flags)
 }
 
 func openPath(path string, flags int, mode uint32) (descriptor, error) {

@@ -160,6 +160,7 @@ func failedTyped(verb, path string, err error) *Error {
 		if kind, ok := kinds[typed.Errno]; ok {
 			typed.Kind = kind
 		}
+		typed.Err = explained(err)
 	}
 	return typed
 }

@@ -18,6 +18,9 @@ const (
 // openRegular opens a regular file and describes it. Anything else is refused
 // without being opened.
 func openRegular(path string, mode OpenMode, how []How) (descriptor, Metadata, error) {
+	if err := hasRoom(keptShare); err != nil {
+		return 0, Metadata{}, failed("open", path, err)
+	}
 	if mode == ReplaceMode {
 		return create(path, how, FIFO, Socket, CharacterDevice, BlockDevice)
 	}

@@ -132,6 +132,9 @@ func (u *Upload) checkLinks(p *partial) error {
 
 // open makes the file that is written.
 func (u *Upload) open() (*partial, error) {
+	if err := hasRoom(keptShare); err != nil {
+		return nil, failed("write", u.how.Path, err)
+	}
 	d, err := openDestination("write", u.how.Path, u.how.NoSymlinks)
 	if err != nil {
 		return nil, err

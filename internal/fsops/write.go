@@ -42,6 +42,9 @@ func create(path string, how []How, except ...Type) (descriptor, Metadata, error
 	if t.isOf(except...) {
 		return 0, Metadata{}, notRegular("write", path)
 	}
+	if err := hasRoom(callShare); err != nil {
+		return 0, Metadata{}, failed("write", path, err)
+	}
 	fd, err := t.open(always|unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, createMode)
 	if err != nil {
 		return 0, Metadata{}, t.notOpened("write", err)
