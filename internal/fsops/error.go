@@ -165,6 +165,21 @@ func failedTyped(verb, path string, err error) *Error {
 	return typed
 }
 
+// failedAt is failed for a name that is removed or renamed, or gets another file.
+func failedAt(verb string, at place, err error) error {
+	if err == unix.EBUSY {
+		if m, err := statAt(at.dir, at.name, unix.AT_SYMLINK_NOFOLLOW); err == nil && m.mountRoot {
+			return mountPoint(verb, at.path)
+		}
+	}
+	return failed(verb, at.path, err)
+}
+
+func mountPoint(verb, path string) error {
+	return &Error{Kind: MountPoint, Path: path, Errno: unix.EBUSY, verb: verb,
+		Err: errors.New("something is mounted there: unmount it first, or change what is in it")}
+}
+
 func refused(kind Kind, verb, path, why string) *Error {
 	return &Error{Kind: kind, Path: path, Err: errors.New(why), verb: verb}
 }

@@ -112,7 +112,7 @@ func (t target) failed(verb string, err error) error {
 	if t.noLinks && err == unix.ELOOP {
 		return refused(SymlinkRefused, verb, t.path, "a part of the path is a symbolic link, and none was to be followed: use the path without links")
 	}
-	return failed(verb, t.path, err)
+	return failedAt(verb, t.place, err)
 }
 
 // notOpened is failed for an open; see [notOpened].

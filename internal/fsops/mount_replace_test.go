@@ -182,7 +182,8 @@ func TestReplacingOnFullAndReadOnlyFileSystems(t *testing.T) {
 
 // removeMounts removes and renames trees with mounts in them.
 func removeMounts(dir string, note func(string, error)) error {
-	err := errors.Join(os.MkdirAll(dir+"/tree/deep/mounted", 0o755), os.MkdirAll(dir+"/tree/bound", 0o755), os.Mkdir(dir+"/kept", 0o755),
+	err := errors.Join(os.MkdirAll(dir+"/tree/deep/mounted", 0o755), os.MkdirAll(dir+"/tree/bound", 0o755),
+		os.Mkdir(dir+"/tree/free", 0o755), os.Mkdir(dir+"/kept", 0o755),
 		os.WriteFile(dir+"/kept/f", nil, 0o644), os.WriteFile(dir+"/tree/file", nil, 0o644),
 		unix.Mount("none", dir+"/tree/deep/mounted", "tmpfs", 0, "size=64k"), os.WriteFile(dir+"/tree/deep/mounted/f", nil, 0o644),
 		unix.Mount(dir+"/kept", dir+"/tree/bound", "", unix.MS_BIND, ""), unix.Mount(dir+"/kept/f", dir+"/tree/file", "", unix.MS_BIND, ""))
@@ -197,6 +198,7 @@ func removeMounts(dir string, note func(string, error)) error {
 	note("remove the file", fsops.Remove(ctx, dir+"/tree/file", recursive))
 	note("remove without what is in it", fsops.Remove(ctx, dir+"/tree/bound", fsops.Removal{}))
 	note("rename a mount", fsops.Rename(dir+"/tree/bound", dir+"/tree/b", false))
+	note("rename over a mount", fsops.Rename(dir+"/tree/free", dir+"/tree/bound", false))
 	note("rename to a mount", fsops.Rename(dir+"/kept/f", dir+"/tree/deep/mounted/g", false))
 	note("rename within one file system, across mounts", fsops.Rename(dir+"/kept/f", dir+"/tree/bound/g", false))
 	uploads := fsops.NewUploads(time.Minute, 4)
@@ -226,11 +228,12 @@ func TestMountsAreNotEmptied(t *testing.T) {
 		"remove /tree/deep/mounted":                    "mount point EBUSY",
 		"remove /tree/deep":                            "mount point EBUSY",
 		"remove /tree/bound":                           "mount point EBUSY",
-		"remove the file":                              "failed EBUSY",
-		"remove without what is in it":                 "failed EBUSY",
-		"rename a mount":                               "failed EBUSY",
+		"remove the file":                              "mount point EBUSY",
+		"remove without what is in it":                 "mount point EBUSY",
+		"rename a mount":                               "mount point EBUSY",
+		"rename over a mount":                          "mount point EBUSY",
 		"rename to a mount":                            "cross device EXDEV",
-		"replace a mount":                              "failed EBUSY",
+		"replace a mount":                              "mount point EBUSY",
 		"remove when nothing is mounted":               "<nil>",
 		"/tree/deep/mounted/f":                         "<nil>",
 		"/kept/f":                                      "<nil>",

@@ -82,7 +82,7 @@ func (p *partial) put(how *Replacement) error {
 		err = p.dir.syncDirectory()
 	}
 	if err != nil {
-		return failed("write", p.path, err)
+		return failedAt("write", p.place, err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package fsops
 
 import (
 	"context"
-	"errors"
 	"io"
 	"path"
 
@@ -20,8 +19,8 @@ type Removal struct {
 }
 
 // Remove removes a file, a directory, or a link, which is never followed. When
-// it fails it can have removed a part of a tree. The root is refused, and so is a
-// tree when it comes to a directory where a file system is mounted, as MountPoint.
+// it fails it can have removed a part of a tree. The root is refused, and so is, as
+// MountPoint, what a file system is mounted on, also when a tree comes to it.
 func Remove(ctx context.Context, p string, how Removal) error {
 	p, err := cleaned("remove", p)
 	if err != nil {
@@ -124,8 +123,7 @@ func (t *tree) enter(parent descriptor, name, p string) error {
 	}
 	m, err := fd.stat()
 	if err == nil && m.mountRoot {
-		err = &Error{Kind: MountPoint, Path: p, Errno: unix.EBUSY, verb: "remove",
-			Err: errors.New("a file system is mounted there: unmount it first, or remove what is in it")}
+		err = mountPoint("remove", p)
 	}
 	if err != nil {
 		fd.release()
@@ -199,7 +197,7 @@ func (t *tree) remove(name string) error {
 	case !isErrno(err):
 		return err
 	}
-	return failed("remove", path.Join(t.path, name), err)
+	return failedAt("remove", place{t.here.fd, name, path.Join(t.path, name)}, err)
 }
 
 // leave goes back from an empty directory, and removes it.
@@ -219,7 +217,7 @@ func (t *tree) leave() error {
 	t.here, t.removed = newListing(fd, levelBytes), false
 	t.levels = t.levels[:len(t.levels)-1]
 	if err := unix.Unlinkat(int(fd), left.name, unix.AT_REMOVEDIR); err != nil && err != unix.ENOENT {
-		return failed("remove", t.path, err)
+		return failedAt("remove", place{fd, left.name, t.path}, err)
 	}
 	t.path = path.Dir(t.path)
 	return nil

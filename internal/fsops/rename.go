@@ -39,6 +39,11 @@ func Rename(source, destination string, noReplace bool) error {
 			Err: errors.New("it is on another file system than " + source + ": copy it there and remove it here")}
 	case unix.EEXIST, unix.ENOTEMPTY, unix.EISDIR, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT:
 		return failed("rename to", destination, err)
+	case unix.EBUSY:
+		if err := failedAt("rename to", place{to, toName, destination}, err); KindOf(err) == MountPoint {
+			return err
+		}
+		return failedAt("rename", place{from, name, source}, err)
 	default:
 		return failed("rename", source, err)
 	}

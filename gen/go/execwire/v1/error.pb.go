@@ -257,8 +257,9 @@ const (
 	// The principal has as many unfinished uploads as it may have; metadata "limit"
 	// says how many. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS ErrorReason = 93
-	// What was to be removed is, or has in it, the root of a mounted file system,
-	// whose content is not touched. FAILED_PRECONDITION.
+	// What was to be removed, renamed or replaced has something mounted on it, or in
+	// it, whose content is not touched. A file that is mounted, as containers have
+	// some in /etc, can be written in place. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_MOUNT_POINT ErrorReason = 96
 	// Another stream goes on with the upload; this one has ended and should not be
 	// resumed. ABORTED.

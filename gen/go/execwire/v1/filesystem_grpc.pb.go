@@ -129,9 +129,9 @@ type FileSystemServiceClient interface {
 	// repeated.
 	ReadDirectory(ctx context.Context, in *ReadDirectoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadDirectoryResponse], error)
 	// RemovePath removes a file, a link, which is never followed, or a directory.
-	// The root of the file system is refused, and so is, as MOUNT_POINT, a tree when
-	// it comes to a directory where a file system is mounted, whose content is not
-	// touched. A failure or cancellation in the middle leaves what was not removed
+	// The root of the file system is refused, and so is, as MOUNT_POINT, what
+	// something is mounted on, whose content is not touched, also when a tree comes
+	// to it. A failure or cancellation in the middle leaves what was not removed
 	// until then. It may be repeated if ignore_missing.
 	RemovePath(ctx context.Context, in *RemovePathRequest, opts ...grpc.CallOption) (*RemovePathResponse, error)
 	// CopyPath copies a file, a link as a link, or a directory.
@@ -156,7 +156,8 @@ type FileSystemServiceClient interface {
 	// which is not followed, or a directory with all that is in it. A file or a link
 	// takes the place of another one, a directory that of an empty one, unless
 	// no_replace. Two names of one file stay as they are. Across file systems, and
-	// mounts, it is CROSS_DEVICE: copy and remove instead. A directory does not go
+	// mounts, it is CROSS_DEVICE: copy and remove instead. What something is mounted
+	// on keeps its name: MOUNT_POINT. A directory does not go
 	// into itself: FILE_SYSTEM_FAILED with EINVAL. Repeated, it is PATH_NOT_FOUND.
 	RenamePath(ctx context.Context, in *RenamePathRequest, opts ...grpc.CallOption) (*RenamePathResponse, error)
 	// CreateSymlink makes a symbolic link. What is at its path stays:
@@ -565,9 +566,9 @@ type FileSystemServiceServer interface {
 	// repeated.
 	ReadDirectory(*ReadDirectoryRequest, grpc.ServerStreamingServer[ReadDirectoryResponse]) error
 	// RemovePath removes a file, a link, which is never followed, or a directory.
-	// The root of the file system is refused, and so is, as MOUNT_POINT, a tree when
-	// it comes to a directory where a file system is mounted, whose content is not
-	// touched. A failure or cancellation in the middle leaves what was not removed
+	// The root of the file system is refused, and so is, as MOUNT_POINT, what
+	// something is mounted on, whose content is not touched, also when a tree comes
+	// to it. A failure or cancellation in the middle leaves what was not removed
 	// until then. It may be repeated if ignore_missing.
 	RemovePath(context.Context, *RemovePathRequest) (*RemovePathResponse, error)
 	// CopyPath copies a file, a link as a link, or a directory.
@@ -592,7 +593,8 @@ type FileSystemServiceServer interface {
 	// which is not followed, or a directory with all that is in it. A file or a link
 	// takes the place of another one, a directory that of an empty one, unless
 	// no_replace. Two names of one file stay as they are. Across file systems, and
-	// mounts, it is CROSS_DEVICE: copy and remove instead. A directory does not go
+	// mounts, it is CROSS_DEVICE: copy and remove instead. What something is mounted
+	// on keeps its name: MOUNT_POINT. A directory does not go
 	// into itself: FILE_SYSTEM_FAILED with EINVAL. Repeated, it is PATH_NOT_FOUND.
 	RenamePath(context.Context, *RenamePathRequest) (*RenamePathResponse, error)
 	// CreateSymlink makes a symbolic link. What is at its path stays:
