@@ -95,6 +95,8 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 		HttpHeadBytes:            uint64(l.HTTPHead),
 		FileHandlesPerSession:    uint64(l.FileHandles),
 		FileHandleIdleTime:       durationpb.New(l.FileHandleIdle),
+		UploadsPerPrincipal:      uint64(l.Uploads),
+		UploadRetention:          durationpb.New(l.UploadRetention),
 	}
 }
 

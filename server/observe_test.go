@@ -384,6 +384,9 @@ func TestEnvironmentServiceDescribesTheMachine(t *testing.T) {
 	if l := resp.GetLimits(); l.GetWindowBytes() != 1<<20 || l.GetMessageBytes() != 4<<20 || l.GetMaxWait().AsDuration() != time.Minute {
 		t.Errorf("the limits are %v", l)
 	}
+	if l := resp.GetLimits(); l.GetUploadsPerPrincipal() != 4 || l.GetUploadRetention().AsDuration() != 10*time.Minute {
+		t.Errorf("the limits of uploads are %v", l)
+	}
 	if resp.GetKillMethod() != execwirev1.KillMethod_KILL_METHOD_DESCENDANTS || !slices.Contains(resp.GetFeatures(), execwirev1.Feature_FEATURE_KILL_TREE) {
 		t.Errorf("killing: %v, features %v", resp.GetKillMethod(), resp.GetFeatures())
 	}

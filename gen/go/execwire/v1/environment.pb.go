@@ -442,8 +442,12 @@ type ServerLimits struct {
 	FileHandlesPerSession uint64 `protobuf:"varint,30,opt,name=file_handles_per_session,json=fileHandlesPerSession,proto3" json:"file_handles_per_session,omitempty"`
 	// How long a handle of a default session stays open without being used.
 	FileHandleIdleTime *durationpb.Duration `protobuf:"bytes,31,opt,name=file_handle_idle_time,json=fileHandleIdleTime,proto3" json:"file_handle_idle_time,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Unfinished uploads of one principal that can be gone on with.
+	UploadsPerPrincipal uint64 `protobuf:"varint,32,opt,name=uploads_per_principal,json=uploadsPerPrincipal,proto3" json:"uploads_per_principal,omitempty"`
+	// How long an upload is kept that no stream goes on with.
+	UploadRetention *durationpb.Duration `protobuf:"bytes,33,opt,name=upload_retention,json=uploadRetention,proto3" json:"upload_retention,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ServerLimits) Reset() {
@@ -651,6 +655,20 @@ func (x *ServerLimits) GetFileHandleIdleTime() *durationpb.Duration {
 	return nil
 }
 
+func (x *ServerLimits) GetUploadsPerPrincipal() uint64 {
+	if x != nil {
+		return x.UploadsPerPrincipal
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetUploadRetention() *durationpb.Duration {
+	if x != nil {
+		return x.UploadRetention
+	}
+	return nil
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
@@ -676,8 +694,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"killMethod\x12\x18\n" +
 	"\aguarded\x18\x0f \x01(\bR\aguarded\x12'\n" +
 	"\x0fdirect_commands\x18\x10 \x01(\bR\x0edirectCommands\x12+\n" +
-	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\"\x90\n" +
-	"\n" +
+	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\"\x8a\v\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -705,7 +722,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x1bhttp_requests_per_principal\x18\x16 \x01(\x04R\x18httpRequestsPerPrincipal\x12&\n" +
 	"\x0fhttp_head_bytes\x18\x17 \x01(\x04R\rhttpHeadBytes\x127\n" +
 	"\x18file_handles_per_session\x18\x1e \x01(\x04R\x15fileHandlesPerSession\x12L\n" +
-	"\x15file_handle_idle_time\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\x12fileHandleIdleTime*\xe0\x01\n" +
+	"\x15file_handle_idle_time\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\x12fileHandleIdleTime\x122\n" +
+	"\x15uploads_per_principal\x18  \x01(\x04R\x13uploadsPerPrincipal\x12D\n" +
+	"\x10upload_retention\x18! \x01(\v2\x19.google.protobuf.DurationR\x0fuploadRetention*\xe0\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
@@ -758,13 +777,14 @@ var file_execwire_v1_environment_proto_depIdxs = []int32{
 	6,  // 7: execwire.v1.ServerLimits.shutdown_grace:type_name -> google.protobuf.Duration
 	6,  // 8: execwire.v1.ServerLimits.max_wait:type_name -> google.protobuf.Duration
 	6,  // 9: execwire.v1.ServerLimits.file_handle_idle_time:type_name -> google.protobuf.Duration
-	2,  // 10: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
-	3,  // 11: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
-	11, // [11:12] is the sub-list for method output_type
-	10, // [10:11] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	6,  // 10: execwire.v1.ServerLimits.upload_retention:type_name -> google.protobuf.Duration
+	2,  // 11: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
+	3,  // 12: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
+	12, // [12:13] is the sub-list for method output_type
+	11, // [11:12] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_environment_proto_init() }
