@@ -58,8 +58,8 @@ type largeAnswer struct {
 func (a *largeAnswer) streamTo(w io.Writer) error {
 	defer a.leave()
 	return streamBase64(w, a.begin, func() ([]byte, error) {
-		piece := a.data
-		a.data = nil
+		piece := a.data[:min(len(a.data), largeBytes)]
+		a.data = a.data[len(piece):]
 		return piece, nil
 	})
 }

@@ -112,18 +112,23 @@ func (p *fsReadBlockParams) run(ctx context.Context, r *request) (any, *jsonrpc.
 	if failed != nil {
 		return nil, failed
 	}
+	memory := borrowBlock(p.Len)
 	resp, err := r.fileSystem.ReadBlock(ctx, &execwirev1.ReadBlockRequest{
-		SessionId: r.session.id, HandleId: handle.coreID, Offset: p.Offset, Length: uint32(p.Len)})
+		SessionId: r.session.id, HandleId: handle.coreID, Offset: p.Offset, Length: uint32(p.Len)}, memory.lending())
 	if err != nil {
-		leave()
+		leave() // and the core may still be writing into the memory
 		if errno := coreInfo(err).GetMetadata()["errno"]; errno != "" && errno != notOpenForThat {
 			r.handles.forget(handle) // which the core has closed
 		}
 		return nil, r.handles.failure(handle, err)
 	}
-	block := &fileBlock{data: resp.GetData(), eof: resp.GetEof(), leave: leave}
+	done := func() {
+		memory.giveBack()
+		leave()
+	}
+	block := &fileBlock{data: resp.GetData(), eof: resp.GetEof(), leave: done}
 	if len(block.data) > largeBytes {
-		return &largeAnswer{begin: string(block.appendBegin(nil)), data: block.data, leave: leave}, nil
+		return &largeAnswer{begin: string(block.appendBegin(nil)), data: block.data, leave: done}, nil
 	}
 	return block, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/protoadapt"
 
@@ -77,11 +78,19 @@ func (s *fileSystemService) ReadBlock(ctx context.Context, req *execwirev1.ReadB
 	if err != nil {
 		return nil, err
 	}
-	data, err := handles.ReadBlock(req.GetHandleId(), int(req.GetLength()), int64(req.GetOffset()))
+	data, err := handles.ReadBlock(req.GetHandleId(), int(req.GetLength()), int64(req.GetOffset()), lentMemory(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return &execwirev1.ReadBlockResponse{Data: data, Eof: len(data) < int(req.GetLength())}, nil
+}
+
+// lentMemory is what a client within this program lends for the data of the answer.
+func lentMemory(ctx context.Context) []byte {
+	if stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ Lent() []byte }); ok {
+		return stream.Lent()
+	}
+	return nil
 }
 
 // WriteBlock implements the RPC.

@@ -41,18 +41,16 @@ func (t *Handles) misused(h *handle, verb string) error {
 // knownBlock is a block for which nobody asks how large the file is.
 const knownBlock = 16 << 10
 
-// readBlock reads up to length bytes, in memory of not much more than there are.
-func (d descriptor) readBlock(length int, offset int64) ([]byte, error) {
+// readBlock reads up to length bytes, in the memory that is given if it has so
+// many, else in one of not much more than there are.
+func (d descriptor) readBlock(length int, offset int64, memory []byte) ([]byte, error) {
 	if room := math.MaxInt64 - offset; room < int64(length) { // the kernel counts no further
 		length = int(room)
 	}
-	size := length
-	if length > knownBlock {
-		if m, err := d.stat(); err == nil {
-			size = int(min(int64(length), max(m.Size-offset, 0)+knownBlock))
-		}
+	if len(memory) < length {
+		memory = make([]byte, d.likelyBytes(length, offset))
 	}
-	data, filled := make([]byte, size), 0
+	data, filled := memory[:min(len(memory), length)], 0
 	for filled < length {
 		if filled == len(data) { // it grew, or is a file of /proc
 			data = append(data, make([]byte, length-filled)...)
@@ -67,6 +65,17 @@ func (d descriptor) readBlock(length int, offset int64) ([]byte, error) {
 		filled += n
 	}
 	return data[:filled], nil
+}
+
+// likelyBytes is how much memory a block of up to length bytes needs, or a little
+// more.
+func (d descriptor) likelyBytes(length int, offset int64) int {
+	if length > knownBlock {
+		if m, err := d.stat(); err == nil {
+			return int(min(int64(length), max(m.Size-offset, 0)+knownBlock))
+		}
+	}
+	return length
 }
 
 // writeAt writes all of p at an offset, unless there is an error.

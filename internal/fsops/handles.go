@@ -112,9 +112,10 @@ func (t *Handles) opened(h *handle, fd descriptor) bool {
 }
 
 // ReadBlock returns up to length bytes from an offset, fewer only at the end of
-// the file. Neither may be negative, nor length above [MaxBlockBytes]. When the
-// system cannot read, it closes the handle.
-func (t *Handles) ReadBlock(id string, length int, offset int64) ([]byte, error) {
+// the file. Neither may be negative, nor length above [MaxBlockBytes]. They are in
+// memory if that has length bytes; nil is as good. When the system cannot read, it
+// closes the handle.
+func (t *Handles) ReadBlock(id string, length int, offset int64, memory []byte) ([]byte, error) {
 	h, err := t.use(id)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (t *Handles) ReadBlock(id string, length int, offset int64) ([]byte, error)
 	if h.mode != ReadMode {
 		return nil, t.misused(h, "read")
 	}
-	data, err := h.fd.readBlock(length, offset)
+	data, err := h.fd.readBlock(length, offset, memory)
 	if err != nil {
 		_ = t.drop(h)
 		err = failed("read", h.path, err)

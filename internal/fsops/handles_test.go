@@ -58,12 +58,17 @@ func TestHandleReadsBlocks(t *testing.T) {
 		{"empty", 0, fsops.MaxBlockBytes, ""}, {"proc", 0, 5, "Name:"},
 	}
 	for _, tt := range tests {
-		data, err := handles.ReadBlock(tt.id, tt.length, tt.offset)
-		if err != nil || string(data) != tt.want {
-			t.Errorf("%s at %d: %q, %v, want %q", tt.id, tt.offset, data, err, tt.want)
+		for _, memory := range [][]byte{nil, make([]byte, 3), make([]byte, fsops.MaxBlockBytes)} {
+			data, err := handles.ReadBlock(tt.id, tt.length, tt.offset, memory)
+			if err != nil || string(data) != tt.want {
+				t.Errorf("%s at %d: %q, %v, want %q", tt.id, tt.offset, data, err, tt.want)
+			}
+			if len(memory) >= tt.length && len(data) > 0 && &data[0] != &memory[0] {
+				t.Errorf("%s at %d: the memory that was given is not used", tt.id, tt.offset)
+			}
 		}
 	}
-	if data, err := handles.ReadBlock("proc", fsops.MaxBlockBytes, 0); err != nil || !bytes.HasSuffix(data, []byte("\n")) || len(data) < 500 {
+	if data, err := handles.ReadBlock("proc", fsops.MaxBlockBytes, 0, nil); err != nil || !bytes.HasSuffix(data, []byte("\n")) || len(data) < 500 {
 		t.Errorf("a file of /proc has %d bytes: %v", len(data), err)
 	}
 }
@@ -82,7 +87,7 @@ func TestHandleReadsLargeBlocks(t *testing.T) {
 	}
 	var got []byte
 	for len(got) <= len(want) {
-		data, err := handles.ReadBlock("f", fsops.MaxBlockBytes, int64(len(got)))
+		data, err := handles.ReadBlock("f", fsops.MaxBlockBytes, int64(len(got)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +117,7 @@ func TestHandleReplacesAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err = handles.ReadBlock("w", 1, 0)
+	_, err = handles.ReadBlock("w", 1, 0, nil)
 	wantError(t, "reading what is written", err, fsops.Failed, unix.EBADF)
 	if err := handles.CloseFile("w"); err != nil {
 		t.Error(err)
@@ -140,7 +145,7 @@ func TestHandleIsForWhatItWasOpenedFor(t *testing.T) {
 	handles := newHandles(t, fsops.HandleLimits{})
 	openHandle(t, handles, "f", dir+"/f", fsops.ReadMode)
 	wantError(t, "writing", handles.WriteBlock("f", []byte("x"), 0), fsops.Failed, unix.EBADF)
-	if data, err := handles.ReadBlock("f", 7, 0); err != nil || string(data) != "content" {
+	if data, err := handles.ReadBlock("f", 7, 0, nil); err != nil || string(data) != "content" {
 		t.Errorf("%q, %v", data, err)
 	}
 }
@@ -152,7 +157,7 @@ func TestHandleStaysWithItsFile(t *testing.T) {
 	if err := os.Rename(dir+"/g", dir+"/f"); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := handles.ReadBlock("f", 100, 0); err != nil || string(data) != "before" {
+	if data, err := handles.ReadBlock("f", 100, 0, nil); err != nil || string(data) != "before" {
 		t.Errorf("%q, %v", data, err)
 	}
 }
@@ -160,7 +165,7 @@ func TestHandleStaysWithItsFile(t *testing.T) {
 func TestHandleIDs(t *testing.T) {
 	dir := build(t, "f = content")
 	handles := newHandles(t, fsops.HandleLimits{Handles: 2})
-	_, err := handles.ReadBlock("f", 1, 0)
+	_, err := handles.ReadBlock("f", 1, 0, nil)
 	wantHandleError(t, "reading", err, fsops.HandleNotFound)
 	wantHandleError(t, "writing", handles.WriteBlock("f", []byte("x"), 0), fsops.HandleNotFound)
 	if err := handles.CloseFile("f"); err != nil {
@@ -180,7 +185,7 @@ func TestHandleIDs(t *testing.T) {
 	openHandle(t, handles, "f", dir+"/f", fsops.ReadMode)
 	handles.Close()
 	handles.Close()
-	_, err = handles.ReadBlock("f", 1, 0)
+	_, err = handles.ReadBlock("f", 1, 0, nil)
 	wantHandleError(t, "reading what was closed with all", err, fsops.HandleNotFound)
 	_, err = handles.Open("f", dir+"/f", fsops.ReadMode)
 	wantHandleError(t, "opening after the end", err, fsops.HandleNotFound)
@@ -191,9 +196,9 @@ func TestHandleIDs(t *testing.T) {
 func TestReadErrorClosesTheHandle(t *testing.T) {
 	handles := newHandles(t, fsops.HandleLimits{})
 	openHandle(t, handles, "mem", "/proc/self/mem", fsops.ReadMode)
-	_, err := handles.ReadBlock("mem", 1, 0)
+	_, err := handles.ReadBlock("mem", 1, 0, nil)
 	wantError(t, "page 0", err, fsops.Failed, unix.EIO)
-	_, err = handles.ReadBlock("mem", 1, 0)
+	_, err = handles.ReadBlock("mem", 1, 0, nil)
 	wantHandleError(t, "after that", err, fsops.HandleNotFound)
 	if !handles.IsEmpty() {
 		t.Error("it is still there")
@@ -227,7 +232,7 @@ func TestHandlesCloseUnderCalls(t *testing.T) {
 		})
 		group.Go(func() {
 			for range 500 {
-				data, err := handles.ReadBlock(id, 1000, 0)
+				data, err := handles.ReadBlock(id, 1000, 0, nil)
 				if err != nil {
 					wantHandleError(t, id, err, fsops.HandleNotFound)
 				} else if !bytes.Equal(data, bytes.Repeat([]byte{byte('a' + i)}, 1000)) {
@@ -248,6 +253,6 @@ func TestIdleHandleCloses(t *testing.T) {
 	handles := fsops.NewHandles(fsops.HandleLimits{Idle: time.Millisecond}, func() { close(gone) })
 	openHandle(t, handles, "f", dir+"/f", fsops.ReadMode)
 	<-gone
-	_, err := handles.ReadBlock("f", 1, 0)
+	_, err := handles.ReadBlock("f", 1, 0, nil)
 	wantHandleError(t, "reading", err, fsops.HandleNotFound)
 }

@@ -45,6 +45,7 @@ type call struct {
 
 	cancel     context.CancelCauseFunc // of the handler's context; set before the call is shared
 	handedBack bool                    // the caller promised so; set before the call is shared
+	lent       []byte                  // by the caller, for the answer; set before the call is shared
 
 	// Written before done is closed, and only read after.
 	status    *status.Status // what the client learns

@@ -11,8 +11,9 @@
 // encoded: the receiver gets a shallow copy, whose byte slices, lists, maps and
 // sub-messages are the sender's own. A message is therefore immutable from the
 // moment it is sent, on both sides and at every depth; a handler may use its
-// memory again where the caller promised to hand it back (see the method
-// ReuseAfter of the stream that handlers find in their context). Since nothing is
+// memory again where the caller promised to hand it back, or use what the caller
+// lent (see the methods ReuseAfter and Lent of the stream that handlers find in
+// their context). Since nothing is
 // encoded, limits on encoded size, compressors and codecs have no effect, text
 // that is not UTF-8 passes where an encoder would refuse it, and the metadata
 // the transport adds of itself (:authority, content-type, user-agent,

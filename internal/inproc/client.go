@@ -56,7 +56,7 @@ func (ch *Channel) newStream(ctx context.Context, as *peer.Peer, desc *grpc.Stre
 	}
 	m := ch.lookup(fullMethod)
 	c := newCall(ch.queueFor(m.clientStreams), ch.queueFor(m.serverStreams))
-	c.handedBack = promised(opts)
+	c.handedBack, c.lent = promised(opts), lentBy(opts)
 	ss := newServerStream(ctx, c, fullMethod, m, md, as)
 	cs := newClientStream(ctx, c, desc, opts, ch.clientSees)
 	if !ch.begin(cs) {

@@ -1,0 +1,42 @@
+package inproc_test
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/grpc"
+)
+
+// lending lends its bytes for an answer.
+type lending struct {
+	grpc.EmptyCallOption
+	memory []byte
+}
+
+func (l lending) Lends() []byte { return l.memory }
+
+// A handler finds the memory that the caller of this call lends; a wire knows
+// nothing of it.
+func TestMemoryIsLentForAnAnswer(t *testing.T) {
+	for _, c := range carriers {
+		found := make(chan []byte, 1)
+		s := &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
+			var lent []byte
+			if stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ Lent() []byte }); ok {
+				lent = stream.Lent()
+			}
+			found <- lent
+			return txt(""), nil
+		}}
+		conn, memory := c.connect(t, s, chain{}), make([]byte, 8)
+		for _, opts := range [][]grpc.CallOption{{lending{memory: memory}}, nil, {lending{}}} {
+			if err := conn.Invoke(guarded(t), unaryMethod, txt(""), new(text), opts...); err != nil {
+				t.Fatal(err)
+			}
+			lent := <-found
+			if want := len(opts) > 0 && opts[0].(lending).memory != nil && c.name == "inproc"; want != (lent != nil) || want && &lent[0] != &memory[0] {
+				t.Errorf("%s: with %d options the handler finds %v", c.name, len(opts), lent)
+			}
+		}
+	}
+}
