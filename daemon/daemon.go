@@ -44,8 +44,8 @@ type Options struct {
 	// with their number. Nil calls nothing.
 	OnDrain func(processes int)
 	// OnChange is called when a process was started, has closed or was
-	// forgotten, and when a client of JSON-RPC has come or gone: when memory may
-	// have become free. It must neither block nor use the daemon. Nil calls
+	// forgotten, when a client of JSON-RPC has come or gone, and when a call has
+	// moved much content of files: when memory may have become free. It must neither block nor use the daemon. Nil calls
 	// nothing.
 	OnChange func()
 }
@@ -134,6 +134,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Guarded:      opts.Guarded,
 		NoDirect:     !cfg.HasDirectExec(),
 		NoPrepared:   !cfg.HasPreparedExec(),
+		OnContent:    opts.OnChange,
 	})
 	channel = inproc.New(
 		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),

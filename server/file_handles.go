@@ -82,6 +82,7 @@ func (s *fileSystemService) ReadBlock(ctx context.Context, req *execwirev1.ReadB
 	if err != nil {
 		return nil, err
 	}
+	s.moved(int64(len(data)))
 	return &execwirev1.ReadBlockResponse{Data: data, Eof: len(data) < int(req.GetLength())}, nil
 }
 
@@ -102,6 +103,7 @@ func (s *fileSystemService) WriteBlock(ctx context.Context, req *execwirev1.Writ
 	if err := handles.WriteBlock(req.GetHandleId(), req.GetData(), int64(req.GetOffset())); err != nil {
 		return nil, err
 	}
+	s.moved(int64(len(req.GetData())))
 	return &execwirev1.WriteBlockResponse{}, nil
 }
 

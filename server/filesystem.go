@@ -16,12 +16,24 @@ type fileSystemService struct {
 
 var _ execwirev1.FileSystemServiceServer = (*fileSystemService)(nil)
 
+// muchContent is what of a file, in bytes, leaves memory behind that is worth giving
+// back.
+const muchContent = 256 << 10
+
+// moved notes that a call had so much content of a file.
+func (s *fileSystemService) moved(bytes int64) {
+	if s.server.cfg.OnContent != nil && bytes >= muchContent {
+		s.server.cfg.OnContent()
+	}
+}
+
 // ReadFile implements the RPC.
 func (s *fileSystemService) ReadFile(ctx context.Context, req *execwirev1.ReadFileRequest) (*execwirev1.ReadFileResponse, error) {
 	data, metadata, err := fsops.ReadFile(ctx, pathOf(req), s.server.cfg.Limits.ReadFile, howOf(req)...)
 	if err != nil {
 		return nil, err
 	}
+	s.moved(int64(len(data)))
 	return &execwirev1.ReadFileResponse{Data: data, Metadata: toMetadata(metadata)}, nil
 }
 
@@ -30,6 +42,7 @@ func (s *fileSystemService) WriteFile(ctx context.Context, req *execwirev1.Write
 	if err := fsops.WriteFile(ctx, pathOf(req), req.GetData(), howOf(req)...); err != nil {
 		return nil, err
 	}
+	s.moved(int64(len(req.GetData())))
 	return &execwirev1.WriteFileResponse{}, nil
 }
 

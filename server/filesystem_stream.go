@@ -20,6 +20,7 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 		return err
 	}
 	defer file.Close()
+	defer s.moved(file.Metadata().Size)
 	if version := req.GetIfVersion(); version != "" {
 		if err := file.Want(version); err != nil {
 			return err

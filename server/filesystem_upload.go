@@ -35,6 +35,7 @@ func (s *fileSystemService) UploadFile(stream uploadStream) error {
 	if err != nil {
 		return err
 	}
+	s.moved(int64(response.GetSize()))
 	return stream.SendAndClose(response)
 }
 

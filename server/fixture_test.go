@@ -52,6 +52,7 @@ type settings struct {
 	http      *httpclient.Client
 	// What forms of commands are switched off.
 	noDirect, noPrepared bool
+	onContent            func()
 }
 
 func newFixture(t *testing.T, change ...func(*settings)) *fixture {
@@ -82,6 +83,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		KillMethod:   supervisor.KillMethod(),
 		NoDirect:     set.noDirect,
 		NoPrepared:   set.noPrepared,
+		OnContent:    set.onContent,
 		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test", "API_TOKEN=hidden"},
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))

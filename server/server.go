@@ -85,6 +85,10 @@ type Config struct {
 	Guarded bool
 	// NoDirect refuses to start direct commands, and NoPrepared prepared ones.
 	NoDirect, NoPrepared bool
+	// OnContent is called when a call has moved much content of files: when memory
+	// may have become free. It must neither block nor use the server. Nil calls
+	// nothing.
+	OnContent func()
 }
 
 // Server implements the services of execwire.v1. Every method may be called
