@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,9 @@ const (
 	maxWalkPath = 1 << 20
 	// maxWalkTold is how many bytes of paths are told at once, but for one entry.
 	maxWalkTold = 32 << 10
+	// walkPatience is how long what was found may wait for more, while more
+	// directories are read and entries looked at.
+	walkPatience = 100 * time.Millisecond
 )
 
 // WalkOptions say what of a tree is told.
@@ -129,15 +133,22 @@ type walk struct {
 	told   uint64      // entries
 	batch  []WalkEntry // that are not told yet
 	pathed int         // bytes of their paths
+	since  time.Time   // when the last were told
 }
 
 func (w *walk) run() error {
+	w.since = time.Now()
 	w.enqueue(&walkNode{})
 	for len(w.queue) > 0 {
 		next := w.queue[0]
 		w.queue[0], w.queue = nil, w.queue[1:]
 		if w.ctx.Err() != nil {
 			return context.Cause(w.ctx)
+		}
+		if w.isLate() {
+			if err := w.flush(); err != nil {
+				return err
+			}
 		}
 		if err := w.directory(next); err != nil {
 			return err
@@ -224,7 +235,7 @@ func (w *walk) entry(n *walkNode, dir descriptor, relative string, e Entry) erro
 	}
 	w.told++
 	w.batch, w.pathed = append(w.batch, told), w.pathed+len(told.Path)
-	if len(w.batch) == MaxEntries || w.pathed >= maxWalkTold {
+	if len(w.batch) == MaxEntries || w.pathed >= maxWalkTold || w.options.WantMetadata && w.isLate() {
 		if err := w.flush(); err != nil {
 			return err
 		}
@@ -268,6 +279,9 @@ func (w *walk) look(dir descriptor, e Entry, into *WalkEntry) bool {
 	return true
 }
 
+// isLate reports whether what was found has waited long enough for more.
+func (w *walk) isLate() bool { return time.Since(w.since) >= walkPatience }
+
 // flush tells what was found.
 func (w *walk) flush() error {
 	if len(w.batch) == 0 {
@@ -275,5 +289,7 @@ func (w *walk) flush() error {
 	}
 	batch := w.batch
 	w.batch, w.pathed = nil, 0
-	return w.listener.Entries(batch)
+	err := w.listener.Entries(batch)
+	w.since = time.Now()
+	return err
 }

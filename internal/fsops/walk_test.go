@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -207,6 +209,32 @@ func TestWalkEndsWithItsListenerAndItsContext(t *testing.T) {
 	if _, err := fsops.Walk(ctx, dir, everything, &found{}); err != enough {
 		t.Errorf("Walk = %v", err)
 	}
+}
+
+// slowContext is a context that takes a second to say whether it has ended.
+type slowContext struct{ context.Context }
+
+func (c slowContext) Err() error {
+	time.Sleep(time.Second)
+	return c.Context.Err()
+}
+
+// What was found is told while it takes long to find more.
+func TestSlowWalkTellsWhatItHas(t *testing.T) {
+	dir := build(t, "a/", "a/x = ", "b/", "b/y = ", "c/")
+	synctest.Test(t, func(t *testing.T) {
+		var batches []int
+		f := &found{batch: func(entries []fsops.WalkEntry) error {
+			batches = append(batches, len(entries))
+			return nil
+		}}
+		if _, err := fsops.Walk(slowContext{t.Context()}, dir, everything, f); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(batches, []int{3, 1, 1}) {
+			t.Errorf("so many entries were told at once: %v", batches)
+		}
+	})
 }
 
 // The queue of a walk is bounded, whatever its tree is like.
