@@ -85,17 +85,23 @@ func TestDeepTreesAreRemoved(t *testing.T) {
 	wantTree(t, dir)
 }
 
-// nest makes directories that are so deep, each with a file.
+// nest makes directories that are so deep.
 func nest(t *testing.T, top string, depth int) {
+	t.Helper()
+	nestNamed(t, top, "d", depth)
+}
+
+// nestNamed is nest with directories of a name.
+func nestNamed(t *testing.T, top, name string, depth int) {
 	t.Helper()
 	at, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for range depth {
 		var below int
 		if err == nil {
-			err = unix.Mkdirat(at, "d", 0o755)
+			err = unix.Mkdirat(at, name, 0o755)
 		}
 		if err == nil {
-			below, err = unix.Openat(at, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			below, err = unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		}
 		_ = unix.Close(at)
 		if err != nil {

@@ -149,27 +149,49 @@ func TestWalkTellsNamesThatAreNotText(t *testing.T) {
 	}
 }
 
-// A tree can be deeper than a path is long, and than descriptors there are.
+// A tree can be deeper than a path is long, and have more branches than descriptors
+// are kept.
 func TestWalkOfADeepTree(t *testing.T) {
 	dir := t.TempDir()
-	const depth = 3000
+	const branches, depth = 20, 24
 	t.Cleanup(func() {
 		if err := fsops.Remove(context.Background(), dir+"/top", fsops.Removal{Recursive: true}); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := os.Mkdir(dir+"/top", 0o755); err != nil {
-		t.Fatal(err)
+	for i := range branches {
+		branch := fmt.Sprintf("%s/top/%02d", dir, i)
+		if err := os.MkdirAll(branch, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		nestNamed(t, branch, strings.Repeat("n", 200), depth)
 	}
-	nest(t, dir+"/top", depth)
-	deepest := 0
-	f := &found{batch: func(entries []fsops.WalkEntry) error {
-		deepest = strings.Count(entries[len(entries)-1].Path, "/")
-		return nil
-	}}
-	limit, err := fsops.Walk(t.Context(), dir+"/top", everything, f)
-	if err != nil || limit != 0 || f.errs != nil || len(f.entries) < depth || deepest < depth-1 {
-		t.Errorf("%d entries, the deepest at %d, limit %v, %d errors, %v", len(f.entries), deepest, limit, len(f.errs), err)
+	f, limit := walk(t, dir+"/top", nil)
+	if limit != 0 || f.errs != nil || len(f.entries) != branches*(depth+1) {
+		t.Fatalf("%d entries, limit %v, %d errors", len(f.entries), limit, len(f.errs))
+	}
+	last := f.entries[len(f.entries)-1].Path
+	if want := fmt.Sprintf("%d%s", branches-1, strings.Repeat("/"+strings.Repeat("n", 200), depth)); last != want || len(want) < unix.PathMax {
+		t.Errorf("the last entry is of %d bytes, want %d", len(last), len(want))
+	}
+}
+
+// Links are followed again when more of them are in use than descriptors are kept.
+func TestWalkComesBackToLinks(t *testing.T) {
+	const links = 20
+	lines := []string{"top/"}
+	for i := range links {
+		lines = append(lines, fmt.Sprintf("to%02d/sub/deep/", i), fmt.Sprintf("to%02d/sub/deep/x = ", i), fmt.Sprintf("top/%02d -> ../to%02d", i, i))
+	}
+	f, limit := walk(t, build(t, lines...)+"/top", func(o *fsops.WalkOptions) { o.FollowDirectoryLinks = true })
+	var want []string
+	for _, form := range []string{"%02d->/", "%02d/sub/", "%02d/sub/deep/", "%02d/sub/deep/x"} {
+		for i := range links {
+			want = append(want, fmt.Sprintf(form, i))
+		}
+	}
+	if got := f.lines(); !slices.Equal(got, want) || limit != 0 || f.errs != nil {
+		t.Errorf("%v (limit %v, errors %v), want %v", got, limit, f.errs, want)
 	}
 }
 
