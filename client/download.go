@@ -94,6 +94,7 @@ type download struct {
 	head    *execwirev1.FileMetadata // nil until it is known
 	written int64
 	changed bool
+	ended   bool // whether the stream has told the end
 	// digest is of what the stream has brought.
 	digest hash.Hash
 }
@@ -117,8 +118,12 @@ func (d *download) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.ended = false
 	for {
 		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) && !d.ended {
+			return d.brokeContract("it did not say that the file is whole")
+		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -131,6 +136,10 @@ func (d *download) attempt(ctx context.Context) error {
 	}
 }
 
+func (d *download) brokeContract(how string) error {
+	return fmt.Errorf("failed to download %s: the server broke the contract: %s", d.path, how)
+}
+
 func (d *download) take(message *execwirev1.DownloadFileResponse) error {
 	if head := message.GetHead(); head != nil && d.head == nil {
 		d.head = head.GetMetadata()
@@ -140,6 +149,7 @@ func (d *download) take(message *execwirev1.DownloadFileResponse) error {
 		return nil
 	}
 	if end := message.GetEnd(); end != nil {
+		d.ended = true
 		d.changed = d.changed || end.GetChanged()
 		if !bytes.Equal(end.GetSha256(), d.digest.Sum(nil)) {
 			return &DigestError{Path: d.path}
@@ -149,6 +159,12 @@ func (d *download) take(message *execwirev1.DownloadFileResponse) error {
 	data := message.GetData()
 	if len(data) == 0 {
 		return nil
+	}
+	switch {
+	case d.head == nil, d.ended:
+		return d.brokeContract("it sent data before the head or after the end")
+	case d.options.Length != nil && d.written+int64(len(data)) > *d.options.Length:
+		return d.brokeContract("it sent more than it was asked for")
 	}
 	d.digest.Write(data)
 	n, err := d.to.Write(data)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
 	"sync"
 	"testing"
 
@@ -58,11 +59,38 @@ func (f *fakeFiles) ReadDirectory(
 	return stream.Send(&execwirev1.ReadDirectoryResponse{Entries: f.entries})
 }
 
-// sendsFile answers a download with a part of content, then err.
+func headMessage(content string) *execwirev1.DownloadFileResponse {
+	head := &execwirev1.DownloadHead{Metadata: &execwirev1.FileMetadata{
+		Size: uint64(len(content)), Mode: 0o640, Type: execwirev1.FileType_FILE_TYPE_REGULAR}}
+	return &execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Head{Head: head}}
+}
+
+func dataMessage(data string) *execwirev1.DownloadFileResponse {
+	return &execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Data{Data: []byte(data)}}
+}
+
+func endMessage(data string) *execwirev1.DownloadFileResponse {
+	digest := sha256.Sum256([]byte(data))
+	return &execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_End{
+		End: &execwirev1.DownloadEnd{Sha256: digest[:]}}}
+}
+
+// sendsParts answers a download with messages.
+func sendsParts(messages ...*execwirev1.DownloadFileResponse) func(*execwirev1.DownloadFileRequest, downloadStream) error {
+	return func(_ *execwirev1.DownloadFileRequest, stream downloadStream) error {
+		for _, message := range messages {
+			if err := stream.Send(message); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// sendsFile answers a download with a part of content, then err, or with the end.
 func sendsFile(content string, most int, err error) func(*execwirev1.DownloadFileRequest, downloadStream) error {
 	return func(request *execwirev1.DownloadFileRequest, stream downloadStream) error {
-		head := &execwirev1.DownloadHead{Metadata: &execwirev1.FileMetadata{Size: uint64(len(content)), Mode: 0o640}}
-		if err := stream.Send(&execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Head{Head: head}}); err != nil {
+		if err := stream.Send(headMessage(content)); err != nil {
 			return err
 		}
 		data := content[request.GetOffset():]
@@ -71,11 +99,13 @@ func sendsFile(content string, most int, err error) func(*execwirev1.DownloadFil
 		}
 		data = data[:min(len(data), most)]
 		for i := range len(data) {
-			message := &execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Data{Data: []byte{data[i]}}}
-			if err := stream.Send(message); err != nil {
+			if err := stream.Send(dataMessage(data[i : i+1])); err != nil {
 				return err
 			}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return stream.Send(endMessage(data))
 	}
 }

@@ -95,6 +95,30 @@ func TestDownloadsEndWithTheirWriter(t *testing.T) {
 	}
 }
 
+// What a server sends is taken for the file only if it says that this is all, and
+// what all is.
+func TestDownloadsThatAreNotWholeAreRefused(t *testing.T) {
+	length := int64(3)
+	for what, tt := range map[string]struct {
+		messages []*execwirev1.DownloadFileResponse
+		options  DownloadOptions
+		says     string
+	}{
+		"nothing":            {nil, DownloadOptions{}, "whole"},
+		"no end":             {[]*execwirev1.DownloadFileResponse{headMessage("0123"), dataMessage("0123")}, DownloadOptions{}, "whole"},
+		"no head":            {[]*execwirev1.DownloadFileResponse{dataMessage("0123"), endMessage("0123")}, DownloadOptions{}, "before the head"},
+		"data after the end": {[]*execwirev1.DownloadFileResponse{headMessage(""), endMessage(""), dataMessage("0")}, DownloadOptions{}, "after the end"},
+		"more than asked":    {[]*execwirev1.DownloadFileResponse{headMessage("0123"), dataMessage("0123"), endMessage("0123")}, DownloadOptions{Length: &length}, "more than"},
+		"another digest":     {[]*execwirev1.DownloadFileResponse{headMessage("0123"), dataMessage("0123"), endMessage("012")}, DownloadOptions{}, "SHA-256"},
+	} {
+		c := newFakeFiles(t, &fakeFiles{downloads: []func(*execwirev1.DownloadFileRequest, downloadStream) error{sendsParts(tt.messages...)}})
+		var got strings.Builder
+		if n, err := c.Download(t.Context(), "/f", &got, tt.options); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %d bytes, %v", what, n.Size, err)
+		}
+	}
+}
+
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"strings"
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -14,8 +14,9 @@ import (
 // TransferOptions say how files are copied between this machine and the server.
 // The zero value copies one file.
 type TransferOptions struct {
-	// Recursive copies directories with all that is in them, and links as links.
-	// If not, a directory is refused and a link followed.
+	// Recursive copies directories with all that is in them, and links as links,
+	// also the source itself unless it ends with a slash or with "/.". If not, a
+	// directory is refused and a link followed.
 	Recursive bool
 	// Preserve gives files the times of the last change of their sources, and the
 	// set-user-ID, set-group-ID and sticky bits. The permission bits, of mode
@@ -92,26 +93,27 @@ func (e *TransferError) Error() string {
 func (e *TransferError) Unwrap() error { return e.Err }
 
 // Push copies a file or directory of this machine to a path of the server: to
-// exactly that path, which a directory is merged into if it is one. Every file is
-// put in its place when it is whole, as by [Client.Upload].
+// exactly that path, which a directory is merged into if it is one, or a link to
+// one. Below it no directory is merged into what a link leads to, but files of the
+// server that are links are written where they lead, unless Delete removes them
+// first. Every file is put in its place when it is whole, as by [Client.Upload].
 //
 // Errors are [*TransferError] when some files were not copied, the others being
 // so, those of the first call if the server is lost, or wrap the cause of ctx.
 func (c *Client) Push(ctx context.Context, local, remote string, options TransferOptions) (Transferred, error) {
-	if !options.Recursive {
-		followed, err := filepath.EvalSymlinks(local)
-		if err != nil {
-			return Transferred{}, err
-		}
-		local = followed
-	}
 	source, err := openLocal(local)
 	if err != nil {
 		return Transferred{}, err
 	}
 	defer source.close()
+	if !options.Recursive || namesDirectory(local) {
+		if err := source.follow(ctx); err != nil {
+			return Transferred{}, err
+		}
+	}
 	destination := &remoteSide{client: c, base: remote}
 	t := newTransfer(source, destination, options)
+	t.wantsDirectory = namesDirectory(local)
 	t.copy = func(ctx context.Context, name string) (int64, bool, error) {
 		return t.push(ctx, source, destination, name)
 	}
@@ -124,16 +126,19 @@ func (c *Client) Push(ctx context.Context, local, remote string, options Transfe
 // interrupted this stays, see [InterruptedError]. Nothing is written outside of
 // the destination, whatever names and links the server tells.
 func (c *Client) Pull(ctx context.Context, remote, local string, options TransferOptions) (Transferred, error) {
-	if followed, err := filepath.EvalSymlinks(local); err == nil && !options.Recursive {
-		local = followed
-	}
 	destination, err := openLocal(local)
 	if err != nil {
 		return Transferred{}, err
 	}
 	defer destination.close()
-	source := &remoteSide{client: c, base: remote, follow: !options.Recursive}
+	source := &remoteSide{client: c, base: remote}
+	if !options.Recursive || namesDirectory(remote) {
+		if err := source.follow(ctx); err != nil {
+			return Transferred{}, err
+		}
+	}
 	t := newTransfer(source, destination, options)
+	t.wantsDirectory = namesDirectory(remote)
 	t.copy = func(ctx context.Context, name string) (int64, bool, error) {
 		return t.pull(ctx, source, destination, name)
 	}
@@ -230,8 +235,10 @@ func (t *transfer) keepsTimes() bool {
 }
 
 var (
-	errIsDirectory = errors.New("it is a directory")
-	errInTheWay    = errors.New("something of another type is in its place")
+	errIsDirectory  = errors.New("it is a directory")
+	errNotDirectory = errors.New("it is not a directory")
+	errSpecial      = errors.New("it is a FIFO, socket or device: only files, links and directories are copied")
+	errInTheWay     = errors.New("something of another type is in its place")
 )
 
 // fileMode are mode bits as package os has them.
@@ -254,4 +261,14 @@ func modeBits(mode os.FileMode) uint32 {
 		}
 	}
 	return bits
+}
+
+// namesDirectory is whether a path names a directory, by a slash at its end or a
+// dot after that: what a link leads to is meant, and not the link.
+func namesDirectory(name string) bool {
+	switch name[strings.LastIndexByte(name, '/')+1:] {
+	case "", ".", "..":
+		return true
+	}
+	return false
 }

@@ -49,6 +49,20 @@ func openLocal(local string) (*localSide, error) {
 	return side, nil
 }
 
+func (s *localSide) follow(context.Context) error {
+	real, err := filepath.EvalSymlinks(filepath.Join(s.root.Name(), s.base))
+	if err != nil {
+		return err
+	}
+	followed, err := openLocal(real)
+	if err != nil {
+		return err
+	}
+	s.close()
+	s.root, s.base = followed.root, followed.base
+	return nil
+}
+
 func (s *localSide) close() { _ = s.root.Close() }
 
 func (s *localSide) path(name string) string { return path.Join(s.base, name) }
@@ -138,7 +152,7 @@ func (s *localSide) mkdir(_ context.Context, name string, mode uint32) (made boo
 		s.modes = append(s.modes, directoryMode{s.path(name), fileMode(mode)})
 		return true, nil
 	}
-	if info, statErr := s.root.Stat(s.path(name)); errors.Is(err, fs.ErrExist) && statErr == nil && info.IsDir() {
+	if info, statErr := s.root.Lstat(s.path(name)); errors.Is(err, fs.ErrExist) && statErr == nil && info.IsDir() {
 		return false, nil
 	}
 	return false, err

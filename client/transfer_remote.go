@@ -13,17 +13,20 @@ import (
 type remoteSide struct {
 	client *Client
 	base   string
-	follow bool // whether a link that is the base itself is followed
 }
 
 func (s *remoteSide) path(name string) string { return path.Join(s.base, name) }
 
-func (s *remoteSide) lstat(ctx context.Context, name string) (fileFacts, error) {
-	look := s.client.Lstat
-	if s.follow && name == "." {
-		look = s.client.Stat
+func (s *remoteSide) follow(ctx context.Context) error {
+	real, err := s.client.RealPath(ctx, s.base)
+	if err == nil {
+		s.base = real
 	}
-	info, err := look(ctx, s.path(name))
+	return err
+}
+
+func (s *remoteSide) lstat(ctx context.Context, name string) (fileFacts, error) {
+	info, err := s.client.Lstat(ctx, s.path(name))
 	if err != nil {
 		return fileFacts{}, err
 	}

@@ -27,8 +27,9 @@ are several sources; with -T it is never. The source DIRECTORY/. is what is in i
 
 A file is put in its place when it is whole and has arrived unchanged; a failure
 leaves what was there. It gets the permission bits of its source. A link that a
-source names is followed; with -r links are copied as links. FIFOs, sockets and
-devices are left out. A lost connection is resumed for a minute and a quarter.
+source names is followed; with -r links are copied as links, but LINK/ and LINK/. are
+the directory that they lead to. FIFOs, sockets and devices in a directory are left
+out. A lost connection is resumed for a minute and a quarter.
 
 The same command goes on with a large file that it was interrupted in: with an
 upload within ten minutes, with a download from a hidden file beside DEST that ends
@@ -75,10 +76,10 @@ directory here, as the directory of run does.`,
 			}
 			ctx, stop := interruptible(command.Context())
 			defer stop()
-			return withServer(ctx, flags.connect, func(c *client.Client) error {
+			return interrupted(ctx, withServer(ctx, flags.connect, func(c *client.Client) error {
 				copier := &copier{client: c, flags: flags, plan: plan, std: std, bar: newProgressBar(std, flags.quiet)}
-				return interrupted(ctx, copier.run(ctx))
-			})
+				return copier.run(ctx)
+			}))
 		},
 	}
 	f := command.Flags()

@@ -54,6 +54,9 @@ func planCopies(arguments []string, flags cpFlags) (copyPlan, error) {
 		default:
 			plan.fromServer = remote
 			source := copySource{argument: argument, path: path, content: base == "." || base == ".." || path == "/"}
+			if remote && path != "/" && (base == "" || source.content) {
+				source.path += "/" // which remotePath takes away, and says that no link is meant
+			}
 			plan.sources = append(plan.sources, source)
 		}
 	}
@@ -168,7 +171,7 @@ func (p *copier) copy(ctx context.Context, source copySource, dest string) error
 	case ctx.Err() != nil, !errors.As(err, &some) && isFatal(err):
 		return p.explain(err)
 	case !errors.As(err, &some): // else each was told
-		p.tell(source, ".", err)
+		p.tell(source, dest, ".", err)
 	}
 	p.failed = true
 	return nil
@@ -181,7 +184,7 @@ func (p *copier) transfer(ctx context.Context, source copySource, dest string) e
 	options := client.TransferOptions{
 		Recursive: p.flags.recursive, Preserve: p.flags.preserve, NoReplace: p.flags.noClobber,
 		Update: p.flags.update, Checksum: p.flags.checksum, Delete: p.flags.delete,
-		OnFailed: func(name string, err error) { p.tell(source, name, err) },
+		OnFailed: func(name string, err error) { p.tell(source, dest, name, err) },
 	}
 	if p.bar != nil {
 		options.OnProgress = func(progress client.TransferProgress) { p.bar.show(source.argument, p.total, progress) }
@@ -204,7 +207,7 @@ func (p *copier) transfer(ctx context.Context, source copySource, dest string) e
 // copyThere has the server copy.
 func (p *copier) copyThere(ctx context.Context, source copySource, dest string) error {
 	from := source.path
-	if !p.flags.recursive {
+	if !p.flags.recursive || strings.HasSuffix(from, "/") {
 		real, err := p.client.RealPath(ctx, from)
 		if err != nil {
 			return err
@@ -231,12 +234,16 @@ func (p *copier) note(source copySource, done client.Transferred) {
 }
 
 // tell says that something was not copied.
-func (p *copier) tell(source copySource, name string, err error) {
+func (p *copier) tell(source copySource, dest, name string, err error) {
 	p.bar.clear()
 	explained := p.explain(err)
 	var file *fs.PathError
 	var link *os.LinkError
-	switch at := filepath.Join(source.argument, name); {
+	at := filepath.Join(source.argument, name)
+	if p.plan.fromServer {
+		at += " to " + filepath.Join(dest, name)
+	}
+	switch {
 	case errors.As(err, &file):
 		explained.err = fmt.Errorf("failed to copy %s: %w", at, file.Err)
 	case errors.As(err, &link):

@@ -75,9 +75,10 @@ func TestPathsBeginAtTheCurrentDirectory(t *testing.T) {
 func TestFlagsOfFindMayHaveOneDash(t *testing.T) {
 	for line, want := range map[string]string{
 		"find -name x -type=f --name y -maxdepth 1 -print0": "find --name x --type=f --name y --maxdepth 1 --print0",
-		"find -names -h": "find -names -h",
-		"ls -name":       "ls -name",
-		"":               "",
+		"find -names -h":      "find -names -h",
+		"find -json -- -name": "find --json -- -name",
+		"ls -name":            "ls -name",
+		"":                    "",
 	} {
 		if got := strings.Join(longFlags(strings.Fields(line)), " "); got != want {
 			t.Errorf("%q is %q, want %q", line, got, want)

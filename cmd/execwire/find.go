@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -31,7 +32,10 @@ func longFlags(arguments []string) []string {
 		return arguments
 	}
 	long := []string{"find"}
-	for _, argument := range arguments[1:] {
+	for i, argument := range arguments[1:] {
+		if argument == "--" {
+			return append(long, arguments[1+i:]...)
+		}
 		for _, word := range findWords {
 			if rest, ok := strings.CutPrefix(argument, "-"+word); ok && (rest == "" || rest[0] == '=') {
 				argument = "-" + argument
@@ -81,7 +85,7 @@ The exit code is 1 when a directory could not be read, or PATH is not there.` + 
 			if len(arguments) == 0 {
 				arguments = []string{"."}
 			}
-			f.argument = strings.TrimPrefix(arguments[0], ":")
+			f.argument = cmp.Or(strings.TrimPrefix(arguments[0], ":"), ".")
 			return withServer(command.Context(), flags.connect, func(c *client.Client) error {
 				f.client = c
 				return eachPath(std, arguments, nil, func(name string) error { return f.find(command.Context(), name) })

@@ -65,17 +65,14 @@ The exit code is 0 after -n changes, 130 after a signal, and 125 for the rest.` 
 			}
 			ctx, stop := interruptible(command.Context())
 			defer stop()
-			return withServer(ctx, flags.connect, func(c *client.Client) error {
+			return interrupted(ctx, withServer(ctx, flags.connect, func(c *client.Client) error {
 				w := &watcher{flags: flags, std: std}
 				err := c.Watch(ctx, name, options, w.tell)
-				switch {
-				case errors.Is(err, errEnough):
+				if errors.Is(err, errEnough) {
 					return nil
-				case ctx.Err() == nil:
-					return explainFile(err, watchHints)
 				}
-				return interrupted(ctx, err)
-			})
+				return explainFile(err, watchHints)
+			}))
 		},
 	}
 	f := command.Flags()
