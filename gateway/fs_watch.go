@@ -158,10 +158,11 @@ func whyEnded(err error) string {
 	return status.Convert(err).Message()
 }
 
+const changedMethod = "fs/changed"
+
 // lose says that the watch is over. Its id may be used again by who knows that.
 func (f fsChanges) lose(w *watch, lost *fsLost) {
-	f.connection.watches.forget(w)
-	f.say(w, fsChanged{Lost: lost})
+	f.connection.sayLast(w, changedMethod, fsChanged{WatchID: json.RawMessage(w.id), Changes: []fsChange{}, Lost: lost})
 }
 
 func (f fsChanges) say(w *watch, changed fsChanged) {
@@ -169,7 +170,7 @@ func (f fsChanges) say(w *watch, changed fsChanged) {
 	if changed.Changes == nil {
 		changed.Changes = []fsChange{}
 	}
-	f.connection.sayNotification("fs/changed", changed)
+	f.connection.sayNotification(changedMethod, changed)
 }
 
 func (f fsChanges) changes(changes []*execwirev1.WatchChange) []fsChange {

@@ -114,6 +114,5 @@ func (c *connection) awaitMissing(ctx context.Context, w *watch, stream grpc.Ser
 	if ctx.Err() != nil {
 		return
 	}
-	c.watches.forget(w)
-	c.sayNotification("fs/missingChanged", fsMissingChanged{WatchID: json.RawMessage(w.id)})
+	c.sayLast(w, "fs/missingChanged", fsMissingChanged{WatchID: json.RawMessage(w.id)})
 }

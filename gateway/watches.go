@@ -135,20 +135,33 @@ func (b *watchBegun) wasSaid() {
 }
 
 // sayNotification says one notification. It blocks while the client does not
-// read, and reports whether it could be said.
-func (c *connection) sayNotification(method string, params any) bool {
+// read.
+func (c *connection) sayNotification(method string, params any) {
+	c.sayOnce(func(dst []byte) []byte { return jsonrpc.AppendNotification(dst, method, params) })
+}
+
+// sayLast says the last notification about a watch. Its id is free from then on
+// and not before: fs/unwatch waits for a watch that it finds.
+func (c *connection) sayLast(w *watch, method string, params any) {
+	c.sayOnce(func(dst []byte) []byte {
+		c.watches.forget(w)
+		return jsonrpc.AppendNotification(dst, method, params)
+	})
+}
+
+// sayOnce says one message, which is appended when it is its turn.
+func (c *connection) sayOnce(appendTo func(dst []byte) []byte) {
 	said := false
 	err := c.out.say(func(dst []byte) ([]byte, bool) {
 		if said {
 			return nil, false
 		}
 		said = true
-		return jsonrpc.AppendNotification(dst, method, params), true
+		return appendTo(dst), true
 	})
 	if err != nil {
 		c.end(ending{closeInternal, "a notification could not be sent", err})
 	}
-	return err == nil
 }
 
 // fsUnwatchParams are the parameters of fs/unwatch.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // changed waits for the first fs/changed of a watch that is wanted, with the one
@@ -106,6 +108,36 @@ func TestUnwatch(t *testing.T) {
 	for _, id := range []any{7, 9, 9, "none"} {
 		if got := string(cl.must("fs/unwatch", map[string]any{"watchId": id})); got != `{}` {
 			t.Errorf("fs/unwatch is answered with %s", got)
+		}
+	}
+}
+
+// An id is not free, and fs/unwatch not answered, while the end of a watch is yet
+// to be said.
+func TestAWatchIsThereUntilItsEndIsSaid(t *testing.T) {
+	core := newCore(t)
+	c, cl := core.serveHere()
+	cl.initialize("")
+	dir := t.TempDir()
+	for n := range 20 {
+		at := fmt.Sprintf("%s/%d", dir, n)
+		do(t, os.Mkdir(at, 0o755))
+		cl.must("fs/watch", watchOf(1, at))
+		cl.must("fs/watchMissing", map[string]any{"watchId": 2, "missing": []string{at + "-f"}})
+		c.out.sending.Lock() // somebody speaks
+		do(t, os.WriteFile(at+"-f", nil, 0o600), os.Remove(at))
+		for inotifyInstances(t) > 0 {
+			runtime.Gosched()
+		}
+		time.Sleep(time.Millisecond) // it is no error if the core's end has not come yet
+		for _, id := range []watchID{"1", "2"} {
+			if c.watches.find(id) == nil {
+				t.Errorf("watch %s is forgotten before its end was said", id)
+			}
+		}
+		c.out.sending.Unlock()
+		for _, id := range []int{1, 2} {
+			cl.must("fs/unwatch", map[string]any{"watchId": id})
 		}
 	}
 }
