@@ -97,6 +97,11 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 		FileHandleIdleTime:       durationpb.New(l.FileHandleIdle),
 		UploadsPerPrincipal:      uint64(l.Uploads),
 		UploadRetention:          durationpb.New(l.UploadRetention),
+
+		WatchesPerPrincipal:        uint64(l.Watches),
+		WatchedDirectoriesPerWatch: uint64(l.WatchedDirectories),
+		WatchPendingBytes:          uint64(l.WatchPending),
+		AwaitedPathsPerPrincipal:   uint64(l.AwaitedPaths),
 	}
 }
 

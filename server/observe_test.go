@@ -387,6 +387,10 @@ func TestEnvironmentServiceDescribesTheMachine(t *testing.T) {
 	if l := resp.GetLimits(); l.GetUploadsPerPrincipal() != 4 || l.GetUploadRetention().AsDuration() != 10*time.Minute {
 		t.Errorf("the limits of uploads are %v", l)
 	}
+	if l := resp.GetLimits(); l.GetWatchesPerPrincipal() != 10 || l.GetWatchedDirectoriesPerWatch() != 1000 ||
+		l.GetWatchPendingBytes() != 1<<20 || l.GetAwaitedPathsPerPrincipal() != 2000 {
+		t.Errorf("the limits of watches are %v", l)
+	}
 	if resp.GetKillMethod() != execwirev1.KillMethod_KILL_METHOD_DESCENDANTS || !slices.Contains(resp.GetFeatures(), execwirev1.Feature_FEATURE_KILL_TREE) {
 		t.Errorf("killing: %v, features %v", resp.GetKillMethod(), resp.GetFeatures())
 	}

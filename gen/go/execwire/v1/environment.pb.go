@@ -446,8 +446,16 @@ type ServerLimits struct {
 	UploadsPerPrincipal uint64 `protobuf:"varint,32,opt,name=uploads_per_principal,json=uploadsPerPrincipal,proto3" json:"uploads_per_principal,omitempty"`
 	// How long an upload is kept that no stream goes on with.
 	UploadRetention *durationpb.Duration `protobuf:"bytes,33,opt,name=upload_retention,json=uploadRetention,proto3" json:"upload_retention,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Directories that one principal may watch at once.
+	WatchesPerPrincipal uint64 `protobuf:"varint,40,opt,name=watches_per_principal,json=watchesPerPrincipal,proto3" json:"watches_per_principal,omitempty"`
+	// Directories that one recursive watch reaches.
+	WatchedDirectoriesPerWatch uint64 `protobuf:"varint,41,opt,name=watched_directories_per_watch,json=watchedDirectoriesPerWatch,proto3" json:"watched_directories_per_watch,omitempty"`
+	// Changes that may wait for the client of one watch, in bytes.
+	WatchPendingBytes uint64 `protobuf:"varint,42,opt,name=watch_pending_bytes,json=watchPendingBytes,proto3" json:"watch_pending_bytes,omitempty"`
+	// Paths that one principal may await at once.
+	AwaitedPathsPerPrincipal uint64 `protobuf:"varint,43,opt,name=awaited_paths_per_principal,json=awaitedPathsPerPrincipal,proto3" json:"awaited_paths_per_principal,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *ServerLimits) Reset() {
@@ -669,6 +677,34 @@ func (x *ServerLimits) GetUploadRetention() *durationpb.Duration {
 	return nil
 }
 
+func (x *ServerLimits) GetWatchesPerPrincipal() uint64 {
+	if x != nil {
+		return x.WatchesPerPrincipal
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetWatchedDirectoriesPerWatch() uint64 {
+	if x != nil {
+		return x.WatchedDirectoriesPerWatch
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetWatchPendingBytes() uint64 {
+	if x != nil {
+		return x.WatchPendingBytes
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetAwaitedPathsPerPrincipal() uint64 {
+	if x != nil {
+		return x.AwaitedPathsPerPrincipal
+	}
+	return 0
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
@@ -694,7 +730,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"killMethod\x12\x18\n" +
 	"\aguarded\x18\x0f \x01(\bR\aguarded\x12'\n" +
 	"\x0fdirect_commands\x18\x10 \x01(\bR\x0edirectCommands\x12+\n" +
-	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\"\x8a\v\n" +
+	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\"\xf0\f\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -724,7 +760,11 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x18file_handles_per_session\x18\x1e \x01(\x04R\x15fileHandlesPerSession\x12L\n" +
 	"\x15file_handle_idle_time\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\x12fileHandleIdleTime\x122\n" +
 	"\x15uploads_per_principal\x18  \x01(\x04R\x13uploadsPerPrincipal\x12D\n" +
-	"\x10upload_retention\x18! \x01(\v2\x19.google.protobuf.DurationR\x0fuploadRetention*\xe0\x01\n" +
+	"\x10upload_retention\x18! \x01(\v2\x19.google.protobuf.DurationR\x0fuploadRetention\x122\n" +
+	"\x15watches_per_principal\x18( \x01(\x04R\x13watchesPerPrincipal\x12A\n" +
+	"\x1dwatched_directories_per_watch\x18) \x01(\x04R\x1awatchedDirectoriesPerWatch\x12.\n" +
+	"\x13watch_pending_bytes\x18* \x01(\x04R\x11watchPendingBytes\x12=\n" +
+	"\x1bawaited_paths_per_principal\x18+ \x01(\x04R\x18awaitedPathsPerPrincipal*\xe0\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
