@@ -21,8 +21,11 @@ const (
 	MaxSettle = 10 * time.Second
 	// defaultSettle is for how long they settle if nobody says.
 	defaultSettle = 50 * time.Millisecond
-	// changesBytes is the most that the paths of one message of changes have.
+	// changesBytes is the most that the paths of one message of changes have, and
+	// maxChanges the most changes: with what is told of each, and paths that are
+	// not UTF-8 told twice, it stays below the 4 MiB that clients take.
 	changesBytes = 1 << 20
+	maxChanges   = 10_000
 )
 
 // WatchDirectory implements the RPC.
@@ -88,7 +91,7 @@ func sendBatch(stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryRespon
 	}
 	for changes := batch.Changes; len(changes) > 0; {
 		n, bytes := 0, 0
-		for n < len(changes) && (n == 0 || bytes+len(changes[n].Path) <= changesBytes) {
+		for n < min(len(changes), maxChanges) && (n == 0 || bytes+len(changes[n].Path) <= changesBytes) {
 			bytes += len(changes[n].Path)
 			n++
 		}
