@@ -63,7 +63,11 @@ func (s *Uploads) Begin(ctx context.Context, how Replacement) (*Upload, error) {
 		return u, nil
 	}
 	if err := u.check(ctx); err != nil {
-		u.drop()
+		if ctx.Err() != nil { // cut, and not refused
+			u.Leave()
+		} else {
+			u.drop()
+		}
 		return nil, err
 	}
 	return u, nil
@@ -144,8 +148,8 @@ func (u *Upload) open() (*partial, error) {
 		return nil, err
 	}
 	mode := uint32(createMode)
-	if d.found.Type == Regular {
-		mode &= d.found.Mode
+	if d.found.Type == Regular { // whose group the file does not have yet
+		mode &= d.found.Mode & 0o600
 	}
 	if u.how.Permissions != nil {
 		mode &= *u.how.Permissions

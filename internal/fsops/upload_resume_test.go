@@ -2,6 +2,7 @@ package fsops_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -25,6 +26,32 @@ func interrupted(t *testing.T, uploads *fsops.Uploads, how fsops.Replacement, pa
 		t.Error(err)
 	}
 	u.Leave()
+}
+
+// What was received stays also if the next stream is cut while the file is read that
+// it has to match.
+func TestACutWhileMatchingKeepsTheUpload(t *testing.T) {
+	dir := build(t, "f = old")
+	uploads := fsops.NewUploads(time.Minute, 4)
+	defer uploads.Close()
+	how := fsops.Replacement{Path: dir + "/f", Owner: "me", ID: "u"}
+	interrupted(t, uploads, how, "new")
+	how.Offset, how.IfMatch = 3, sum("old")
+	cut, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 { // each may also be cut before it reads
+		if _, err := uploads.Begin(cut, how); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a stream that is cut: %v", err)
+		}
+	}
+	u, err := uploads.Begin(t.Context(), how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Leave()
+	if done, err := u.Commit(t.Context(), sum("new")); err != nil || done.Size != 3 {
+		t.Errorf("%+v, %v", done, err)
+	}
 }
 
 // However often an upload is cut, and wherever it goes on, the file is whole.
