@@ -87,40 +87,6 @@ func (p *partial) put(how *Replacement) error {
 	return nil
 }
 
-// dress gives the file its owner, mode and time.
-func (p *partial) dress(how *Replacement) error {
-	m, err := p.fd.stat()
-	if err != nil {
-		return err
-	}
-	mode, changed := m.Mode, false
-	if found := p.found; found.Type == Regular {
-		mode = found.Mode
-		if changed = found.UID != m.UID || found.GID != m.GID; changed { // and the mode with it
-			if unix.Fchown(int(p.fd), int(found.UID), int(found.GID)) != nil {
-				mode &= copiedMode // the file has another owner: us
-			}
-		}
-	}
-	if how.Permissions != nil {
-		mode = *how.Permissions
-	}
-	if changed || mode != m.Mode {
-		if err := unix.Fchmod(int(p.fd), mode); err != nil {
-			return err
-		}
-	}
-	if how.ModifyTime.IsZero() {
-		return nil
-	}
-	modified, err := unix.TimeToTimespec(how.ModifyTime)
-	if err != nil {
-		return err
-	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, modified}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, p.fd.procPath(), times, 0)
-}
-
 // move gives the file its name: in the place of what has it, unless there must be
 // nothing. Where nothing was found it tries without that first.
 func (p *partial) move(ifMissing bool) error {

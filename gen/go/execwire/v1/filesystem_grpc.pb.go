@@ -95,16 +95,17 @@ type FileSystemServiceClient interface {
 	// To replace, it writes a file without a name in the directory of the path,
 	// which then takes the place of what is there in one step. Links are followed,
 	// also one to a file that does not exist yet, so that a link stays a link. A
-	// directory is IS_A_DIRECTORY, a special file NOT_A_REGULAR_FILE. The owner of a
-	// file that is replaced is kept where the server may, its other names and its
-	// extended attributes are not. Where the file system knows no files without a
+	// directory is IS_A_DIRECTORY, a special file NOT_A_REGULAR_FILE. The owner, the
+	// group and the access control list of a file that is replaced are kept where the
+	// server may; a group that it may not give has its permissions cut to those of
+	// others. The other names of the file and its other extended attributes are not
+	// kept. Where the file system knows no files without a
 	// name, it has a hidden one, which begins with ".execwire-", until the end. A
 	// failure of any kind leaves what was there.
 	//
 	// Cancelled, cut, or over without an end, a stream whose head has no upload_id
-	// leaves nothing. What
-	// was received of one that has is kept for ten minutes, unless the server is
-	// configured otherwise, or stops: GetUpload says how much it is, and the next
+	// leaves nothing. What was received of one that has is kept for ten minutes,
+	// unless the server is configured otherwise, or stops: GetUpload says how much it is, and the next
 	// stream goes on from there. Two streams of one id at a time are one that goes on
 	// and one that may not have noticed its end: the later one takes the upload over,
 	// and the earlier one is UPLOAD_TAKEN_OVER. More than the server's
@@ -532,16 +533,17 @@ type FileSystemServiceServer interface {
 	// To replace, it writes a file without a name in the directory of the path,
 	// which then takes the place of what is there in one step. Links are followed,
 	// also one to a file that does not exist yet, so that a link stays a link. A
-	// directory is IS_A_DIRECTORY, a special file NOT_A_REGULAR_FILE. The owner of a
-	// file that is replaced is kept where the server may, its other names and its
-	// extended attributes are not. Where the file system knows no files without a
+	// directory is IS_A_DIRECTORY, a special file NOT_A_REGULAR_FILE. The owner, the
+	// group and the access control list of a file that is replaced are kept where the
+	// server may; a group that it may not give has its permissions cut to those of
+	// others. The other names of the file and its other extended attributes are not
+	// kept. Where the file system knows no files without a
 	// name, it has a hidden one, which begins with ".execwire-", until the end. A
 	// failure of any kind leaves what was there.
 	//
 	// Cancelled, cut, or over without an end, a stream whose head has no upload_id
-	// leaves nothing. What
-	// was received of one that has is kept for ten minutes, unless the server is
-	// configured otherwise, or stops: GetUpload says how much it is, and the next
+	// leaves nothing. What was received of one that has is kept for ten minutes,
+	// unless the server is configured otherwise, or stops: GetUpload says how much it is, and the next
 	// stream goes on from there. Two streams of one id at a time are one that goes on
 	// and one that may not have noticed its end: the later one takes the upload over,
 	// and the earlier one is UPLOAD_TAKEN_OVER. More than the server's
