@@ -12,7 +12,8 @@ import (
 type method struct {
 	// group is what its methods are called where they come too early.
 	group string
-	// control has it use the permits that are kept for requests that end things.
+	// control has it use the permits that are kept for requests that end things,
+	// when there are no others.
 	control bool
 	// decode reads the parameters. What it returns must not alias them.
 	decode func(params []byte) (call, *jsonrpc.Error)

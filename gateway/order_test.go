@@ -190,6 +190,35 @@ func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
 	cl.readOutput("p") // and the permits are given back
 }
 
+// Requests that end things do not take the permits that are kept for them while
+// there are others: who closes many files can still terminate.
+func TestPermitsForEndingThingsAreKept(t *testing.T) {
+	var p permits
+	p.limits(Config{Requests: 3, ControlRequests: 1, Incoming: 1 << 20})
+	var held []permit
+	enter := func(control bool, setting string) {
+		t.Helper()
+		permit, refused := p.enter(control, 100)
+		switch {
+		case refused == nil && setting == "":
+			held = append(held, permit)
+		case refused == nil, refused.Data.(map[string]any)["setting"] != setting:
+			t.Fatalf("enter(%v) = %v, want %q", control, refused, setting)
+		}
+	}
+	for range 4 {
+		enter(true, "")
+	}
+	enter(true, "control_requests_per_connection")
+	enter(false, "requests_per_connection")
+	p.leave(held[0])
+	enter(false, "")
+	enter(true, "control_requests_per_connection")
+	p.leave(held[3])
+	enter(false, "requests_per_connection")
+	enter(true, "")
+}
+
 // TestAnAnswerGivesThePermitBack has a client that keeps to the limit exactly.
 func TestAnAnswerGivesThePermitBack(t *testing.T) {
 	cl, _ := newCore(t).attach("", func(_ *pipe, c *Config) { c.Requests = 1 })

@@ -15,7 +15,7 @@ type permits struct {
 
 	mu          sync.Mutex
 	inRequests  int           // guarded by mu
-	inControl   int           // guarded by mu
+	inControl   int           // guarded by mu; beside them
 	inBytes     int           // guarded by mu; of the messages of all
 	unanswered  int           // guarded by mu; requests whose answers were not said
 	allAnswered chan struct{} // guarded by mu; closed when there are none
@@ -27,7 +27,7 @@ const smallRequest = 16 << 10
 
 // permit lets one request be in flight.
 type permit struct {
-	control bool
+	control bool // one of those for control
 	bytes   int
 }
 
@@ -36,29 +36,31 @@ func (p *permits) limits(config Config) {
 	p.share = config.Budget.Share()
 }
 
-// enter takes a permit, or says which limit was reached. It never blocks.
+// enter takes a permit, or says which limit was reached. A request for control has
+// one of its own when there is no other: some of them wait, as the closing of a
+// file does for what was asked of it before. It never blocks.
 func (p *permits) enter(control bool, bytes int) (permit, *jsonrpc.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	small := control && bytes <= smallRequest
+	small, full := control && bytes <= smallRequest, p.inRequests >= p.requests
 	switch {
-	case control && p.inControl >= p.control:
+	case full && control && p.inControl >= p.control:
 		return permit{}, limitReached("control_requests_per_connection", p.control, "requests that end, signal or ask are in flight")
-	case !control && p.inRequests >= p.requests:
+	case full && !control:
 		return permit{}, limitReached("requests_per_connection", p.requests, "requests are in flight")
 	case p.inBytes > 0 && p.inBytes+bytes > p.incoming && !small:
 		return permit{}, limitReached("incoming_bytes_per_connection", p.incoming, "bytes of requests are in flight")
 	case !p.share.Hold(int64(p.inBytes+bytes)) && !small:
 		return permit{}, budgetReached()
 	}
-	if control {
+	if full {
 		p.inControl++
 	} else {
 		p.inRequests++
 	}
 	p.inBytes += bytes
 	p.unanswered++
-	return permit{control: control, bytes: bytes}, nil
+	return permit{control: full, bytes: bytes}, nil
 }
 
 // budgetReached is the refusal of a message for which all connections together
