@@ -107,7 +107,7 @@ func TestNoSymlinksIsNotOutrun(t *testing.T) {
 	stop := swapping(t, dir+"/real", dir+"/link")
 	defer stop()
 	refused, read := 0, 0
-	for range 3000 {
+	for i := 0; i < 3000 || refused == 0 || read == 0; i++ {
 		data, _, err := fsops.ReadFile(t.Context(), dir+"/real/f", 1<<20, fsops.NoSymlinks)
 		switch {
 		case fsops.KindOf(err) == fsops.SymlinkRefused:
@@ -119,9 +119,6 @@ func TestNoSymlinksIsNotOutrun(t *testing.T) {
 		default:
 			t.Fatalf("%q was read", data)
 		}
-	}
-	if refused+read != 3000 {
-		t.Errorf("%d were refused, %d read", refused, read)
 	}
 }
 
