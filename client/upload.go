@@ -275,11 +275,11 @@ func (u *upload) send(ctx context.Context, stream uploadStream, offset int64) er
 		}
 	}
 	u.complete = true
-	if u.options.InPlace {
-		return nil
+	end := &execwirev1.UploadEnd{}
+	if !u.options.InPlace {
+		end.Sha256 = u.digest.Sum(nil)
 	}
-	end := &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{Sha256: u.digest.Sum(nil)}}
-	return ended(stream.Send(&execwirev1.UploadFileRequest{Message: end}))
+	return ended(stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: end}}))
 }
 
 // ended is nil when the server has answered, which a stream tells by io.EOF.

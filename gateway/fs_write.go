@@ -116,9 +116,10 @@ func upload(ctx context.Context, files execwirev1.FileSystemServiceClient, head 
 	// This keeps gRPC from repeating the stream after a failed Send, when the
 	// half-close that follows would make a part of the file the whole of it.
 	_ = stream.Context()
-	var digest [sha256.Size]byte
+	end := &execwirev1.UploadEnd{}
 	if head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_REPLACE {
-		digest = sha256.Sum256(data)
+		digest := sha256.Sum256(data)
+		end.Sha256 = digest[:]
 	}
 	message := &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: head}}
 	// When sending fails the stream has ended, and receiving says why.
@@ -127,8 +128,8 @@ func upload(ctx context.Context, files execwirev1.FileSystemServiceClient, head 
 		data = data[len(piece):]
 		message = &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Data{Data: piece}}
 	}
-	if err == nil && head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_REPLACE {
-		_ = stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{Sha256: digest[:]}}})
+	if err == nil {
+		_ = stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: end}})
 	}
 	_, err = stream.CloseAndRecv()
 	return err

@@ -133,6 +133,9 @@ func (b *bench) upload(files execwirev1.FileSystemServiceClient, path string, si
 		data := &execwirev1.UploadFileRequest_Data{Data: piece[:min(left, uploadPiece)]}
 		err = stream.Send(&execwirev1.UploadFileRequest{Message: data})
 	}
+	if err == nil {
+		_ = stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{}}})
+	}
 	resp, err := stream.CloseAndRecv() // says why sending failed, if it did
 	if err != nil || resp.GetSize() != uint64(size) {
 		b.Fatalf("the upload took %d bytes of %d: %v", resp.GetSize(), size, err)

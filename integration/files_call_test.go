@@ -52,7 +52,7 @@ func uploading(head *execwirev1.UploadHead, data []byte) func(context.Context, f
 			data = data[len(piece):]
 			message = &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Data{Data: piece}}
 		}
-		if head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_REPLACE && err == nil {
+		if err == nil {
 			_ = stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{}}})
 		}
 		_, err = stream.CloseAndRecv() // says why sending failed, if it did

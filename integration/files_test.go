@@ -32,8 +32,12 @@ func uploadOf(t *testing.T, files execwirev1.FileSystemServiceClient, path strin
 		if err := stream.Send(message); err != nil {
 			break // CloseAndRecv says why
 		}
-		if len(content) == 0 {
+		if message.GetEnd() != nil {
 			break
+		}
+		if len(content) == 0 {
+			message = &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{}}}
+			continue
 		}
 		piece := content[:min(size, 1<<20, len(content))]
 		content = content[len(piece):]

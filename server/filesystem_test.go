@@ -228,7 +228,7 @@ func TestUploadWritesInPlace(t *testing.T) {
 	if err := os.Link(dir+"/f", dir+"/other"); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := f.uploadExactly(uploadHead(dir+"/f"), uploadData([]byte("new ")), uploadData(nil), uploadData([]byte("content")))
+	resp, err := f.upload(uploadHead(dir+"/f"), uploadData([]byte("new ")), uploadData(nil), uploadData([]byte("content")))
 	if err != nil || resp.GetSize() != 11 {
 		t.Errorf("UploadFile = %v, %v", resp, err)
 	}

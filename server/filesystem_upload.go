@@ -53,6 +53,9 @@ func (s *fileSystemService) writeInPlace(stream uploadStream, head *execwirev1.U
 	if closeErr := writer.Close(); err == nil {
 		err = closeErr
 	}
+	if err == nil && end == nil {
+		err = endMissing()
+	}
 	if err == nil && len(end.GetSha256()) > 0 {
 		err = invalidField("end.sha256", "is for files that are replaced: leave it out")
 	}
@@ -88,7 +91,7 @@ func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.Upload
 	defer upload.Leave()
 	end, err := receiveFile(stream, upload.Write)
 	if err == nil && end == nil {
-		err = unexpectedUpload("the stream ended before the file was whole: send an end after the data")
+		err = endMissing()
 	}
 	if err != nil {
 		return nil, err
@@ -123,6 +126,10 @@ func receiveFile(stream uploadStream, write func(ctx context.Context, data []byt
 			return nil, err
 		}
 	}
+}
+
+func endMissing() error {
+	return unexpectedUpload("the stream ended before the file was whole: send an end after the data")
 }
 
 func unexpectedUpload(text string) error {

@@ -149,6 +149,11 @@ func TestAStreamWithoutAnEndIsCut(t *testing.T) {
 	if _, err := f.upload(replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId, h.Offset = "u", 2 }), uploadData([]byte("w")), uploadEnd(sum("new"))); err != nil {
 		t.Error(err)
 	}
+	_, err := f.uploadExactly(uploadHead(dir+"/f"), uploadData([]byte("ha")))
+	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE)
+	if got, err := os.ReadFile(dir + "/f"); err != nil || string(got) != "ha" {
+		t.Errorf("in place the file has %q: %v", got, err)
+	}
 }
 
 // infoMetadata is the metadata of the ErrorInfo of an error.

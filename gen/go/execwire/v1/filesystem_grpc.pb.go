@@ -89,8 +89,8 @@ type FileSystemServiceClient interface {
 	// data in order, then an end. There is no limit on the size.
 	//
 	// In place it is WriteFile: it writes as it receives, and answers when the last
-	// piece was written; the end of the requests is the end of the file, also without
-	// an end. Cancelled, it leaves what was written until then.
+	// piece was written. Cancelled, cut, or over without an end, it leaves what was
+	// written until then.
 	//
 	// To replace, it writes a file without a name in the directory of the path,
 	// which then takes the place of what is there in one step. Links are followed,
@@ -105,11 +105,11 @@ type FileSystemServiceClient interface {
 	//
 	// Cancelled, cut, or over without an end, a stream whose head has no upload_id
 	// leaves nothing. What was received of one that has is kept for ten minutes,
-	// unless the server is configured otherwise, or stops: GetUpload says how much it is, and the next
-	// stream goes on from there. Two streams of one id at a time are one that goes on
-	// and one that may not have noticed its end: the later one takes the upload over,
-	// and the earlier one is UPLOAD_TAKEN_OVER. More than the server's
-	// uploads_per_principal are TOO_MANY_UPLOADS.
+	// unless the server is configured otherwise, or stops: GetUpload says how much it
+	// is, and the next stream goes on from there. Two streams of one id at a time are
+	// one that goes on and one that may not have noticed its end: the later one takes
+	// the upload over, and the earlier one is UPLOAD_TAKEN_OVER. More than the
+	// server's uploads_per_principal are TOO_MANY_UPLOADS.
 	UploadFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFileRequest, UploadFileResponse], error)
 	// GetUpload says what was received of an upload that has an id. One that is
 	// complete is remembered as long as one that is cut, so that its answer can be
@@ -527,8 +527,8 @@ type FileSystemServiceServer interface {
 	// data in order, then an end. There is no limit on the size.
 	//
 	// In place it is WriteFile: it writes as it receives, and answers when the last
-	// piece was written; the end of the requests is the end of the file, also without
-	// an end. Cancelled, it leaves what was written until then.
+	// piece was written. Cancelled, cut, or over without an end, it leaves what was
+	// written until then.
 	//
 	// To replace, it writes a file without a name in the directory of the path,
 	// which then takes the place of what is there in one step. Links are followed,
@@ -543,11 +543,11 @@ type FileSystemServiceServer interface {
 	//
 	// Cancelled, cut, or over without an end, a stream whose head has no upload_id
 	// leaves nothing. What was received of one that has is kept for ten minutes,
-	// unless the server is configured otherwise, or stops: GetUpload says how much it is, and the next
-	// stream goes on from there. Two streams of one id at a time are one that goes on
-	// and one that may not have noticed its end: the later one takes the upload over,
-	// and the earlier one is UPLOAD_TAKEN_OVER. More than the server's
-	// uploads_per_principal are TOO_MANY_UPLOADS.
+	// unless the server is configured otherwise, or stops: GetUpload says how much it
+	// is, and the next stream goes on from there. Two streams of one id at a time are
+	// one that goes on and one that may not have noticed its end: the later one takes
+	// the upload over, and the earlier one is UPLOAD_TAKEN_OVER. More than the
+	// server's uploads_per_principal are TOO_MANY_UPLOADS.
 	UploadFile(grpc.ClientStreamingServer[UploadFileRequest, UploadFileResponse]) error
 	// GetUpload says what was received of an upload that has an id. One that is
 	// complete is remembered as long as one that is cut, so that its answer can be

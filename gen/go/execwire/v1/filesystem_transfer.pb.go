@@ -490,7 +490,8 @@ type UploadFileRequest_Data struct {
 }
 
 type UploadFileRequest_End struct {
-	// The end of the file; nothing follows it. It may be left out in place.
+	// The end of the file; nothing follows it. A stream that is over without one is
+	// UNEXPECTED_MESSAGE.
 	End *UploadEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
 }
 
@@ -663,7 +664,8 @@ func (x *UploadHead) GetNoSymlinks() bool {
 }
 
 // UploadEnd says that a file is whole, and what it has to be. The end of a stream
-// alone does not say so: it can also be that of a client that was interrupted.
+// alone does not say so: it can also be that of a client that was interrupted, and
+// gRPC may repeat a part of a stream with the half-close that followed it.
 type UploadEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The SHA-256 of the whole file, 32 bytes, also of one that was uploaded in
