@@ -64,19 +64,29 @@ type Uploaded struct {
 // unchanged; a failure leaves what was there. A lost connection is resumed for a
 // minute and a quarter, from what the server has received: Upload goes back in from
 // if it is an io.Seeker that can, and else keeps what the server may not have, some
-// MiB. It reads from where from stands, and by the caller's goroutine, which
+// MiB. One without an ID that ctx or from end is dropped by the server, which is
+// waited for, a second at most. It reads from where from stands, and by the caller's goroutine, which
 // calls OnProgress too.
 //
 // Errors are [*Error] when the server refused, [*ReadError] when from did, or wrap
 // the cause of ctx.
 func (c *Client) Upload(ctx context.Context, path string, from io.Reader, options UploadOptions) (Uploaded, error) {
 	source, size := newUploadSource(from)
+	if keeping, ok := source.(*keepingSource); ok {
+		var release func()
+		keeping.from, release = interruptibly(ctx, from)
+		defer release()
+	}
 	u := &upload{client: c, path: path, source: source, options: options, digest: sha256.New(), id: options.ID}
 	if u.id == "" && !options.InPlace && size > resumeBytes {
 		u.id = uuid.NewString()
 	}
 	source.keep(u.id != "")
-	return u.run(ctx)
+	uploaded, err := u.run(ctx)
+	if err != nil {
+		u.drop(ctx, err)
+	}
+	return uploaded, err
 }
 
 // WriteFile replaces the content of a file. It is [Client.Upload] without options.

@@ -90,6 +90,25 @@ func TestFilesArePrintedAndDescribed(t *testing.T) {
 	}
 }
 
+// Output that nobody takes is the end, and not the fault of a file.
+func TestNothingIsPrintedToAFullDisk(t *testing.T) {
+	server := serve(t)
+	dir := fileTree(t, map[string]string{"a": "1", "b": "2"})
+	for _, name := range []string{"cat", "stat", "ls"} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		printing := newCommand(server.remotely(unixDoor, name, dir+"/a", dir+"/b")...)
+		printing.Stdout = full
+		printing.launch(t)
+		if code := printing.await(t); code != 125 || strings.Count(printing.errors.String(), "no space left") != 1 {
+			t.Errorf("%s: exit code %d, %q", name, code, printing.errors.String())
+		}
+		_ = full.Close()
+	}
+}
+
 func TestDirectoriesAreMadeAndRemoved(t *testing.T) {
 	server := serve(t)
 	for _, d := range wires {

@@ -97,7 +97,7 @@ func isAbout(err error) bool {
 	var file *fs.PathError
 	var link *os.LinkError
 	var refused *refusedFile
-	return errors.As(err, &file) || errors.As(err, &link) || errors.As(err, &refused)
+	return errors.As(err, &file) && file.Path != os.Stdout.Name() || errors.As(err, &link) || errors.As(err, &refused)
 }
 
 // refusedFile is what a command does not do with a file.

@@ -32,7 +32,8 @@ sha256sum prints it, so that nobody else's change is lost; with -n only if there
 none. With --in-place the file that is there is written to, and keeps its owner and
 its other names; a failure then leaves a part.
 
-The exit code is 1 when the condition does not hold, and 125 for other failures.` + pathHelp,
+The exit code is 1 when the condition does not hold, 130 after a signal, and 125 for
+other failures.` + pathHelp,
 		Example: `  execwire put -m 600 /srv/app.conf < app.conf
   make 2>&1 | execwire put /srv/build.log
   execwire put --if-match $(execwire cat a | sha256sum | cut -c-64) a < b`,
@@ -57,10 +58,12 @@ The exit code is 1 when the condition does not hold, and 125 for other failures.
 			if err != nil {
 				return err
 			}
-			return withServer(command.Context(), flags.connect, func(c *client.Client) error {
-				_, err := c.Upload(command.Context(), name, std.in, options)
+			ctx, stop := interruptible(command.Context())
+			defer stop()
+			return interrupted(ctx, withServer(ctx, flags.connect, func(c *client.Client) error {
+				_, err := c.Upload(ctx, name, std.in, options)
 				return explainPut(err)
-			})
+			}))
 		},
 	}
 	f := command.Flags()
