@@ -22,8 +22,8 @@ const (
 // follows stand for itself. "**" as a part of its own stands for any directories,
 // also none; at the end for all that is below. A pattern with a slash before its
 // end is of paths from the top on, any other of names at any depth; a slash at
-// the end leaves directories only. There is no negation. The zero value matches
-// nothing.
+// the end leaves directories only. There is no negation, and no class with a name
+// like [:alpha:]. The zero value matches nothing.
 type Glob struct {
 	parts           []string // of the pattern, between slashes
 	directoriesOnly bool
@@ -235,8 +235,11 @@ func checkPart(part string) string {
 			part = part[2:]
 		case '[':
 			inside, rest := cutClass(part)
-			if inside == "" {
+			switch {
+			case inside == "":
 				return "a bracket is not closed: write \\[ for a bracket"
+			case strings.Contains(inside, "[:"):
+				return "there are no named classes like [:alpha:]: write [a-z], or [:[] for a colon or a bracket"
 			}
 			part = rest
 		default:

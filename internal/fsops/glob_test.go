@@ -74,7 +74,7 @@ func split(list string) []string {
 }
 
 func TestMalformedGlobsAreRefused(t *testing.T) {
-	for _, pattern := range []string{"", "/", "//", "a//b", "a/", "!x", "[", "[a", "[!", "[]", "x[", `x\`, `[\]`, "a/../b", "./a", "..", "\x00",
+	for _, pattern := range []string{"", "/", "//", "a//b", "a/", "!x", "[", "[a", "[!", "[]", "x[", `x\`, `[\]`, "a/../b", "./a", "..", "\x00", "[[:alpha:]]", "x[^_[:digit:]]",
 		strings.Repeat("x", fsops.MaxGlobBytes+1)} {
 		_, err := fsops.ParseGlob(pattern)
 		if want := pattern != "a/"; (fsops.KindOf(err) == fsops.InvalidPattern) != want {
@@ -87,6 +87,9 @@ func TestMalformedGlobsAreRefused(t *testing.T) {
 	}
 	if globs, err := fsops.ParseGlobs(many[:fsops.MaxGlobs]); err != nil || !globs.Match("x", false) {
 		t.Errorf("%d patterns: %v", fsops.MaxGlobs, err)
+	}
+	if glob, err := fsops.ParseGlob("[:[]"); err != nil || !glob.Match("[", false) || !glob.Match(":", false) {
+		t.Errorf("a colon or a bracket: %v", err)
 	}
 	if _, err := fsops.ParseGlob(strings.Repeat("x", fsops.MaxGlobBytes)); err != nil {
 		t.Errorf("the longest pattern: %v", err)
