@@ -26,7 +26,7 @@ type inotify struct {
 	done chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex
-	closed  bool                // guarded by mu
+	closed  bool                // guarded by mu; nobody is told any more
 	marks   map[int]*mark       // guarded by mu; by watch descriptor
 	watches map[*Watch]struct{} // guarded by mu
 }
@@ -81,15 +81,20 @@ func (i *inotify) readAll() {
 	}
 }
 
-// fail ends the watches, unless it was close that ended the reading.
+// fail ends the watches and the waits, unless it was close that ended the reading,
+// and has those that come be refused.
 func (i *inotify) fail(err error) {
 	if errors.Is(err, os.ErrClosed) {
 		return
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.closed = true
 	for w := range i.watches {
 		w.queue.fail(err)
+	}
+	for _, m := range i.marks {
+		m.pokeAll(0)
 	}
 }
 

@@ -2,6 +2,7 @@ package fsops
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -61,6 +62,44 @@ func TestEverybodyLooksAgainAfterAnOverflowOfTheKernel(t *testing.T) {
 		}
 		for _, c := range batch.Changes {
 			told = told || c.Path == "d/after"
+		}
+	}
+}
+
+// When the kernel cannot be read any more nobody waits for what is never told.
+func TestNobodyWaitsForAKernelThatFails(t *testing.T) {
+	dir := t.TempDir()
+	w := NewWatcher(WatcherOptions{Watches: 2, AwaitedPaths: 2, Directories: 10, PendingBytes: 1 << 20})
+	watch, err := w.Watch(t.Context(), WatchRequest{Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close()
+	wait, err := w.AwaitPaths("", []string{dir + "/f"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wait.Close()
+	watch.inotify.fail(errors.New("it fails"))
+
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, context.DeadlineExceeded)
+	defer cancel()
+	if _, err := wait.Next(ctx); KindOf(err) != Failed {
+		t.Errorf("the wait ended with %v", err)
+	}
+	if batch, err := watch.Next(ctx); err != nil || len(batch.Lost) != 1 {
+		t.Errorf("the watch told %v, %v", batch, err)
+	}
+	if late, err := w.Watch(ctx, WatchRequest{Path: dir}); KindOf(err) != Failed {
+		t.Errorf("another watch begins with %v", err)
+		if err == nil {
+			late.Close()
+		}
+	}
+	if late, err := w.AwaitPaths("", []string{dir + "/g"}, nil); KindOf(err) != Failed {
+		t.Errorf("another wait begins with %v", err)
+		if err == nil {
+			late.Close()
 		}
 	}
 }
