@@ -19,7 +19,8 @@ type client struct {
 	pipe *pipe
 	ctx  context.Context
 	// served gets what Serve returned.
-	served chan error
+	served  chan error
+	reading sync.WaitGroup // who reads
 
 	mu      sync.Mutex
 	changed sync.Cond

@@ -130,12 +130,13 @@ func (c *core) connect(change ...func(*pipe, *Config)) *client {
 	close(cl.gate)
 	var running sync.WaitGroup
 	running.Go(func() { cl.served <- gateway.Serve(ctx, c.channel, p.transport()) })
-	running.Go(cl.read)
+	cl.reading.Go(cl.read)
 	c.t.Cleanup(func() {
 		cl.resumeReading()
 		cl.cut()
 		cancel(nil)
 		running.Wait()
+		cl.reading.Wait()
 	})
 	return cl
 }
@@ -154,10 +155,11 @@ func (c *core) serveHere() (*connection, *client) {
 	close(cl.gate)
 	var running sync.WaitGroup
 	running.Go(func() { _ = served.serve(c.t.Context()) })
-	running.Go(cl.read)
+	cl.reading.Go(cl.read)
 	c.t.Cleanup(func() {
 		cl.cut()
 		running.Wait()
+		cl.reading.Wait()
 	})
 	return served, cl
 }

@@ -31,9 +31,8 @@ func (p *readParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) 
 		request: r, id: coreProcessID(p.ProcessID), after: after, position: after,
 		budget: valueOr(p.MaxBytes, math.MaxUint64), deadline: deadlineIn(valueOr(p.WaitMs, 0)),
 	}
-	if after > 0 {
-		r.claim(reading.id, after)
-	}
+	reading.pin()
+	defer reading.unpin()
 	if err := reading.read(ctx); err != nil {
 		reading.end()
 		return nil, processFailure(p.ProcessID, err)
@@ -62,17 +61,32 @@ func milliseconds(n uint64) time.Duration {
 	return time.Duration(min(n, most)) * time.Millisecond
 }
 
-// claim notes that the client says that it has everything up to seq.
-func (c *connection) claim(id string, seq uint64) {
-	c.mu.Lock()
-	p := c.record(id)
-	p.claim(seq)
+// pin notes that the client says that it has everything up to where it reads from.
+// Until unpin the core keeps what follows: the client may show that it has that too
+// before the core has answered, because it was pushed meanwhile.
+func (r *reading) pin() {
+	r.mu.Lock()
+	p := r.record(r.id)
+	p.pin(r)
+	if r.after > 0 {
+		p.claim(r.after)
+	}
 	news := p.appendNews(nil)
 	if p.isUnproven() {
-		c.marks.note(p, 0, 0)
+		r.marks.note(p, 0, 0)
 	}
-	c.mu.Unlock()
-	c.session.acknowledge(news)
+	r.mu.Unlock()
+	r.session.acknowledge(news)
+}
+
+// unpin lets the core drop what the client has: it has answered.
+func (r *reading) unpin() {
+	r.mu.Lock()
+	p := r.record(r.id)
+	p.unpin(r)
+	news := p.appendNews(nil)
+	r.mu.Unlock()
+	r.session.acknowledge(news)
 }
 
 // reading is one process/read, and its result. What it says is consistent up to

@@ -41,6 +41,8 @@ type progress struct {
 	read uint64
 	// patience is when the hole counts as taken.
 	patience time.Time
+	// pins are the reads that the core has not answered yet.
+	pins map[*reading]struct{}
 
 	// reads is how many answers of process/read there were since the client last
 	// left something unread for too long, unread since when it leaves something.
@@ -127,10 +129,22 @@ func (p *process) take(seq uint64) {
 // which may be more than there is.
 func (p *process) claim(seq uint64) { p.take(min(seq, max(p.received, p.hole))) }
 
+func (p *process) pin(r *reading) {
+	if p.pins == nil {
+		p.pins = make(map[*reading]struct{})
+	}
+	p.pins[r] = struct{}{}
+}
+
+func (p *process) unpin(r *reading) { delete(p.pins, r) }
+
 // unacknowledged returns up to where the core can be told that the client has
-// everything, if that is news.
+// everything, if that is news. What is being read it must not drop.
 func (p *process) unacknowledged() (seq uint64, isNews bool) {
 	seq = min(p.taken, p.received)
+	for r := range p.pins {
+		seq = min(seq, r.after)
+	}
 	return seq, seq > p.acknowledged
 }
 

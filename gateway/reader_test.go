@@ -125,6 +125,34 @@ func TestOneReadMakesNoReader(t *testing.T) {
 	})
 }
 
+// TestWhatIsBeingReadIsNotAcknowledged has clients show that they have what is
+// pushed while they read: the core must not drop it before it has answered.
+func TestWhatIsBeingReadIsNotAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		s.last["p"] = 1
+		cl, _ := core.attach("s")
+		var meanwhile string
+		s.read = func(req *execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
+			after := req.GetAfterSeq()
+			s.say("p", after+1, after+2)
+			time.Sleep(2 * watermarkInterval)
+			meanwhile = s.wasTold()
+			return &execwirev1.ReadOutputResponse{NextAfterSeq: after + 2, LastSeq: after + 2,
+				Events: []*execwirev1.ProcessEvent{outputEvent(after+1, 1), outputEvent(after+2, 1)}}
+		}
+		cl.readAfter("p", 1)
+		if meanwhile != "p 1" { // says the client itself
+			t.Errorf("before the core had answered it was told %q", meanwhile)
+		}
+		expect(t, s, cl, "p 1, p 3", 2, 3)
+		cl.readAfter("p", 3)
+		if meanwhile != "p 1, p 3" {
+			t.Errorf("before the core had answered again it was told %q", meanwhile)
+		}
+	})
+}
+
 // TestAReadThatAProcessOvertakesMissesNothing has a client that is ahead of its
 // process, which goes on while it is being asked how far it is.
 func TestAReadThatAProcessOvertakesMissesNothing(t *testing.T) {

@@ -22,6 +22,8 @@ func (cl *client) drop() {
 	if err := cl.ended(); !errors.Is(err, errLost) {
 		cl.t.Fatalf("Serve returned %v", err)
 	}
+	cl.resumeReading()
+	cl.reading.Wait() // what was read last is in what all returns
 }
 
 // explain puts what was pushed and what was read together, as clients do, and
