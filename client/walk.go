@@ -52,9 +52,12 @@ func (c *Client) Walk(ctx context.Context, path string, options WalkOptions, do 
 	if err != nil {
 		return answered(ctx, err)
 	}
-	truncated := false
+	ended, truncated := false, false
 	for {
 		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) && !ended {
+			return fmt.Errorf("failed to walk %s: the server broke the contract: it ended the walk without an end", path)
+		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -76,6 +79,7 @@ func (c *Client) Walk(ctx context.Context, path string, options WalkOptions, do 
 		if failed := message.GetError(); failed != nil && options.OnFailed != nil {
 			options.OnFailed(bytesOf(failed.GetPath(), failed.GetRawPath()), errors.New(failed.GetMessage()))
 		}
+		ended = ended || message.GetEnd() != nil
 		truncated = truncated || message.GetEnd().GetTruncated()
 	}
 	if truncated {
