@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -122,23 +121,16 @@ func isSomeFailed(err error) bool {
 }
 
 func (l *lister) listDirectory(directory string) error {
-	entries, err := l.client.ReadDir(l.ctx, directory)
+	list := l.names
+	if l.flags.long || l.flags.json {
+		list = l.describe
+	}
+	files, err := list(directory)
 	if err != nil {
 		return err
 	}
-	files := make([]listed, 0, len(entries))
-	for _, entry := range entries {
-		if !l.flags.all && strings.HasPrefix(entry.Name, ".") {
-			continue
-		}
-		files = append(files, listed{name: entry.Name, path: path.Join(directory, entry.Name)})
-	}
+	files = slices.DeleteFunc(files, func(file listed) bool { return !l.flags.all && strings.HasPrefix(file.name, ".") })
 	slices.SortFunc(files, func(a, b listed) int { return strings.Compare(a.name, b.name) })
-	if l.flags.long || l.flags.json {
-		if files, err = l.describe(files); err != nil {
-			return err
-		}
-	}
 	if l.several && !l.flags.json {
 		header := nameFor(l.std.out, directory) + ":"
 		if l.printed {
@@ -152,37 +144,39 @@ func (l *lister) listDirectory(directory string) error {
 	return l.print(files)
 }
 
-// describesAtOnce is how many files of a directory are asked for at once.
-const describesAtOnce = 16
+// names lists a directory.
+func (l *lister) names(directory string) (files []listed, err error) {
+	entries, err := l.client.ReadDir(l.ctx, directory)
+	for _, entry := range entries {
+		files = append(files, listed{name: entry.Name, path: path.Join(directory, entry.Name)})
+	}
+	return files, err
+}
 
-// describe looks at the files of a directory. One that is gone by now is left
-// out.
-func (l *lister) describe(files []listed) ([]listed, error) {
-	failures := make([]error, len(files))
-	var all sync.WaitGroup
-	next := make(chan int)
-	for range min(describesAtOnce, len(files)) {
-		all.Go(func() {
-			for i := range next {
-				files[i].info, failures[i] = l.client.Lstat(l.ctx, files[i].path)
+// describe lists a directory with the metadata of what is in it. A file that is
+// gone by the time that it is looked at is left out.
+func (l *lister) describe(directory string) (files []listed, err error) {
+	var failed error
+	itself := uint32(0)
+	options := client.WalkOptions{MaxDepth: &itself, Metadata: true, OnFailed: func(_ string, err error) { failed = err }}
+	err = l.client.Walk(l.ctx, directory, options, func(entry client.WalkEntry) error {
+		file := listed{name: entry.Path, path: path.Join(directory, entry.Path), info: entry.FileInfo}
+		if entry.Metadata == nil {
+			var err error
+			switch file.info, err = l.client.Lstat(l.ctx, file.path); {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err != nil:
+				return err
 			}
-		})
-	}
-	for i := range files {
-		next <- i
-	}
-	close(next)
-	all.Wait()
-	described := files[:0]
-	for i, file := range files {
-		switch err := failures[i]; {
-		case err == nil:
-			described = append(described, file)
-		case !errors.Is(err, fs.ErrNotExist):
-			return nil, err
 		}
+		files = append(files, file)
+		return nil
+	})
+	if err == nil && failed != nil {
+		err = &refusedFile{path: directory, why: failed.Error()}
 	}
-	return described, nil
+	return files, err
 }
 
 // print prints files in the form that the flags ask for.
