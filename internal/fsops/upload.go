@@ -321,8 +321,9 @@ func (u *Upload) drop() {
 	u.partial.release()
 }
 
-// Leave ends the upload. What was received is kept for a while if it has an id
-// and can be gone on with. Calling it again, or after Commit, does nothing.
+// Leave ends the upload, also one that was committed. With an id what was received,
+// or what Commit returned, is kept for a while if it can be gone on with. Calling it
+// again does nothing.
 func (u *Upload) Leave() {
 	switch {
 	case u.left:
