@@ -16,8 +16,8 @@ import (
 )
 
 // idleConnectionBytes is what an idle connection may cost, its session and
-// everything else included.
-const idleConnectionBytes = 60 << 10
+// everything else included: 30 KiB of stacks, and as much of the rest.
+const idleConnectionBytes = 30<<10*stackFactor + 30<<10
 
 // knock opens a websocket and a session over a bare socket, which costs the test
 // next to nothing, and reads files.
