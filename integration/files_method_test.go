@@ -100,6 +100,11 @@ func (m pathMethod) call(ctx context.Context, t testing.TB, conn grpc.ClientConn
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, name)
 	if err == nil {
 		_ = stream.SendMsg(m.request(t, paths...)) // receiving says why it failed, if it did
+		if end := m.Input().Fields().ByName("end"); end != nil {
+			last := newMessage(t, m.Input())
+			last.Mutable(end)
+			_ = stream.SendMsg(last.Interface())
+		}
 		err = stream.CloseSend()
 	}
 	var answers []proto.Message
