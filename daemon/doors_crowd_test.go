@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -12,9 +13,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
 )
 
@@ -23,6 +25,14 @@ import (
 func TestStrangersDoNotKeepPrincipalsOut(t *testing.T) {
 	t.Run("grpcs", func(t *testing.T) { strangersDoNotKeepPrincipalsOut(t, onTLS) })
 	t.Run("grpc", func(t *testing.T) { strangersDoNotKeepPrincipalsOut(t, onGRPC) })
+}
+
+// listFrom is list, and returns from where the connection comes, which another one
+// does not.
+func listFrom(ctx context.Context, conn *grpc.ClientConn) (net.Addr, error) {
+	var p peer.Peer
+	_, err := execwirev1.NewProcessServiceClient(conn).ListProcesses(ctx, &execwirev1.ListProcessesRequest{}, grpc.Peer(&p))
+	return p.LocalAddr, err
 }
 
 func strangersDoNotKeepPrincipalsOut(t *testing.T, crowded int) {
@@ -34,7 +44,7 @@ func strangersDoNotKeepPrincipalsOut(t *testing.T, crowded int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var principals []*grpc.ClientConn
+	principals := map[*grpc.ClientConn]net.Addr{} // with where their connections are
 	for range 2 {
 		var strangers []net.Conn
 		for range 3 {
@@ -46,10 +56,9 @@ func strangersDoNotKeepPrincipalsOut(t *testing.T, crowded int) {
 			strangers = append(strangers, stranger)
 		}
 		conn := l.dial(crowded)
-		if err := list(l.as("ci"), conn); err != nil { // to be put out is no failed attempt
+		if principals[conn], err = listFrom(l.as("ci"), conn); err != nil { // to be put out is no failed attempt
 			t.Fatalf("while strangers are there: %v", err)
 		}
-		principals = append(principals, conn)
 		_ = strangers[0].SetReadDeadline(time.Now().Add(hang))
 		if _, err := io.Copy(io.Discard, strangers[0]); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the oldest stranger: %v, want it closed", err)
@@ -58,12 +67,9 @@ func strangersDoNotKeepPrincipalsOut(t *testing.T, crowded int) {
 	if err := list(l.as("ci"), l.dial(crowded)); status.Code(err) != codes.Unavailable {
 		t.Errorf("one principal too many: %v", err)
 	}
-	for _, conn := range principals {
-		if state := conn.GetState(); state != connectivity.Ready {
-			t.Errorf("a principal's connection is %v", state)
-		}
-		if err := list(l.as("ci"), conn); err != nil {
-			t.Error(err)
+	for conn, was := range principals {
+		if is, err := listFrom(l.as("ci"), conn); err != nil || is.String() != was.String() {
+			t.Errorf("a principal's connection from %v is one from %v: %v", was, is, err)
 		}
 	}
 	for _, door := range []int{onTLS + onGRPC - crowded, onUnix} { // each has its own places
