@@ -133,6 +133,9 @@ func (d *download) attempt(ctx context.Context) error {
 		if err := d.take(message); err != nil {
 			return err
 		}
+		if ctx.Err() != nil && !d.ended { // what has come already could be all that is left
+			return context.Cause(ctx)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ func fireBytes() int {
 	if testing.Short() {
 		return 12 << 20
 	}
-	return 96 << 20
+	return 20 << 20
 }
 
 // A file goes there and back as it is, however often the connection breaks: from
