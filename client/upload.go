@@ -240,11 +240,15 @@ func (u *upload) attempt(ctx context.Context, anew bool) (uploaded Uploaded, off
 
 // received asks how much the server has; nothing if it does not know the upload,
 // or has completed an earlier one of the same id: what that wrote may not be there
-// any more.
+// any more, or have another mode. That one is forgotten, so that its answer is not
+// taken for that of this one later.
 func (u *upload) received(ctx context.Context) (int64, error) {
 	response, err := u.client.files.GetUpload(ctx, &execwirev1.GetUploadRequest{UploadId: u.id})
-	if Reason(err) == execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND || response.GetComplete() && !u.complete {
+	switch {
+	case Reason(err) == execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND:
 		return 0, nil
+	case response.GetComplete() && !u.complete:
+		return 0, u.forget(ctx)
 	}
 	return int64(response.GetReceivedBytes()), err
 }

@@ -21,6 +21,7 @@ type fakeUploads struct {
 	mu       sync.Mutex
 	cuts     []int // guarded by mu; bytes that the next streams take before they are cut
 	lateCuts int   // guarded by mu; how many streams are cut after the file was put in its place
+	unseen   int   // guarded by mu; how many streams with content are cut when all of them has come, of which nothing was seen
 	forgets  bool  // guarded by mu; nothing is kept of what was cut
 	// completed are the sizes of uploads that are complete.
 	completed map[string]uint64
@@ -47,6 +48,9 @@ func (f *fakeUploads) UploadFile(stream grpc.ClientStreamingServer[execwirev1.Up
 	if len(f.cuts) > 0 {
 		cut, f.cuts = f.cuts[0], f.cuts[1:]
 	}
+	if size, completed := f.completed[head.GetUploadId()]; completed && head.GetOffset() > 0 {
+		return stream.SendAndClose(&execwirev1.UploadFileResponse{Size: size})
+	}
 	content := f.partial[head.GetUploadId()]
 	if uint64(len(content)) < head.GetOffset() {
 		return serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND)
@@ -72,6 +76,11 @@ func (f *fakeUploads) UploadFile(stream grpc.ClientStreamingServer[execwirev1.Up
 		digest = request.GetEnd().GetSha256()
 	}
 	delete(f.partial, head.GetUploadId())
+	if f.unseen > 0 && len(content) > 0 {
+		f.unseen--
+		return errCut
+	}
+	delete(f.completed, head.GetUploadId())
 	sum := sha256.Sum256(content)
 	if digest != nil && !bytes.Equal(digest, sum[:]) {
 		return serverError(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_DIGEST_MISMATCH)

@@ -35,15 +35,32 @@ func (u *upload) drop(ctx context.Context, err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), dropWithin, errors.New("the upload was not dropped in time"))
 	defer cancel()
+	_ = u.forget(ctx) // it expires
+}
+
+// forget has the server drop what it has of the upload, also its answer if it is
+// complete.
+func (u *upload) forget(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errors.New("the upload is forgotten"))
 	stream, err := u.client.files.UploadFile(ctx)
 	if err != nil {
-		return
+		return err
 	}
 	// One that begins anew drops what there was, and one that ends with a digest
 	// that it does not have is dropped itself.
-	head := &execwirev1.UploadFileRequest_Head{Head: u.head(0)}
-	end := &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{Sha256: make([]byte, sha256.Size)}}
-	if stream.Send(&execwirev1.UploadFileRequest{Message: head}) == nil && stream.Send(&execwirev1.UploadFileRequest{Message: end}) == nil {
-		_, _ = stream.CloseAndRecv() // refused
+	head := &execwirev1.UploadHead{Mode: execwirev1.UploadMode_UPLOAD_MODE_REPLACE, UploadId: u.id}
+	head.Path, head.RawPath = pathFields(u.path)
+	end := &execwirev1.UploadEnd{Sha256: make([]byte, sha256.Size)}
+	err = ended(stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: head}}))
+	if err == nil {
+		err = ended(stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: end}}))
 	}
+	if err == nil {
+		_, err = stream.CloseAndRecv()
+	}
+	if Reason(err) == execwirev1.ErrorReason_ERROR_REASON_DIGEST_MISMATCH {
+		return nil
+	}
+	return err
 }

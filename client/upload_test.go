@@ -92,6 +92,24 @@ func TestNamedUploadsGoOn(t *testing.T) {
 	}
 }
 
+// The answer to an earlier upload of the same name is not taken for that of one of
+// which the server has seen nothing: it was of other permissions, or of a file that
+// is gone.
+func TestAnEarlierUploadIsNotTakenForThisOne(t *testing.T) {
+	content := contentOf(1 << 20)
+	files := newFakeUploads()
+	files.completed = map[string]uint64{"again": 1 << 20}
+	files.unseen = 1
+	mode := uint32(0o444)
+	_, err := newUploading(t, files).Upload(t.Context(), "/f", bytes.NewReader(content), UploadOptions{ID: "again", Permissions: &mode})
+	if err != nil || !bytes.Equal(files.files["/f"], content) {
+		t.Errorf("%d bytes are there: %v", len(files.files["/f"]), err)
+	}
+	if last := files.heads[len(files.heads)-1]; files.unseen != 0 || last.Permissions == nil || last.GetPermissions() != mode {
+		t.Errorf("the last upload was %v", last)
+	}
+}
+
 func TestUploadsEndWithTheirReader(t *testing.T) {
 	files := newFakeUploads()
 	broken := errors.New("broken")
