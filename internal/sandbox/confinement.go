@@ -1,0 +1,254 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Backend is a way to enforce a plan.
+type Backend uint8
+
+// The backends, the strongest first. There is no zero backend.
+const (
+	Bubblewrap Backend = iota + 1 // mounts and namespaces, made by the program bwrap
+	Landlock                      // rules of the kernel's Landlock
+)
+
+func (b Backend) String() string {
+	switch b {
+	case Bubblewrap:
+		return "bubblewrap"
+	case Landlock:
+		return "landlock"
+	}
+	return fmt.Sprintf("backend(%d)", uint8(b))
+}
+
+// Program is what is to be executed, or what is executed in its place.
+type Program struct {
+	// Path is the absolute path of the file to execute.
+	Path string
+	// Argv is what it is given, argv[0] first.
+	Argv []string
+	// Env is exactly its environment, as NAME=value.
+	Env []string
+	// Dir is the working directory, absolute.
+	Dir string
+	// Files are its descriptors from 0 on, blocking. Of the program to be executed there are three.
+	Files []int
+	// Terminal is the one of Files that becomes the controlling terminal, or -1.
+	Terminal int
+	// KeepMask tells whoever forks to leave the signal mask of the thread as it is. Set by Start.
+	KeepMask bool
+}
+
+// Report says what is enforced.
+type Report struct {
+	// Backend is what enforces it.
+	Backend Backend
+	// Network says whether the network is reached.
+	Network Network
+	// Files tells that access to files is restricted.
+	Files bool
+	// HidesProcesses tells that processes outside are not seen. Otherwise they are seen, but not touched.
+	HidesProcesses bool
+	// FreezesMetadata tells that mode, owner, times and extended attributes of files cannot be changed anywhere.
+	FreezesMetadata bool
+	// ExitByCode tells that an end by signal n is reported as code 128+n.
+	ExitByCode bool
+}
+
+// Confinement starts programs as a plan says. It may be used for many, and concurrently.
+type Confinement struct {
+	enforce  enforcer
+	reserved *placeholders
+}
+
+// enforcer is a plan as a backend enforces it.
+type enforcer interface {
+	// wrap makes the program that is forked. It runs on the thread that will fork, which is locked and thrown away, and
+	// may change it. What it opens it hands to the launch.
+	wrap(p Program, l *launch) (Program, error)
+	// report says what is enforced.
+	report() Report
+}
+
+// Report says what is enforced.
+func (c *Confinement) Report() Report { return c.enforce.report() }
+
+// Start starts a program confined. It calls spawn once at most, with the program that is to be forked and executed, on
+// the thread on which that has to be done; spawn must do it there, with no other descriptors than Files, and must not
+// use the parent-death signal, because the thread ends. It blocks until the program itself was executed inside the
+// sandbox, which takes a few milliseconds, or ctx is done.
+//
+// Without an error spawn was called, and the program runs; release is to be called when nothing of it is left. The
+// error is spawn's own, unless it returned nil: then the child that it started is not what was asked for, and the
+// caller kills and reaps it. Such errors have the kind NotExecuted when the program could not be executed inside the
+// sandbox, with the Errno, or NotStarted, and are the cause of ctx when it was done.
+func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) error) (release func(), err error) {
+	if len(p.Files) != 3 {
+		return nil, fmt.Errorf("sandbox: a program has %d files; give it three", len(p.Files))
+	}
+	l, err := newLaunch()
+	if err != nil {
+		return nil, failed(NotStarted, "", "there are no descriptors for the sandbox", err)
+	}
+	defer l.close()
+	release = func() { c.reserved.release(l.held) }
+	if err := c.start(ctx, p, l, spawn); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+func (c *Confinement) start(ctx context.Context, p Program, l *launch, spawn func(Program) error) error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine, because nothing can undo what is done to it
+		started <- c.fork(p, l, spawn)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	return l.await(ctx, p.Path)
+}
+
+// fork wraps and spawns on this thread.
+func (c *Confinement) fork(p Program, l *launch, spawn func(Program) error) error {
+	wrapped, err := c.enforce.wrap(p, l)
+	if err != nil {
+		return err
+	}
+	err = spawn(wrapped)
+	l.closeChild()
+	return err
+}
+
+// launch is the way from the fork to the program: what is open for it.
+type launch struct {
+	status   *os.File // what the starter says
+	messages *os.File // what bubblewrap says
+	// The child's ends, and what else it is given.
+	statusEnd, messagesEnd, null int
+	given                        []int
+	held                         []string // placeholders that the program needs
+}
+
+func newLaunch() (*launch, error) {
+	l := &launch{statusEnd: -1, messagesEnd: -1, null: -1}
+	var err error
+	if l.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+		return nil, err
+	}
+	if l.status, l.statusEnd, err = pipe("status"); err != nil {
+		l.close()
+		return nil, err
+	}
+	if l.messages, l.messagesEnd, err = pipe("messages"); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func pipe(name string) (ours *os.File, theirs int, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return nil, -1, err
+	}
+	if err := unix.SetNonblock(p[0], true); err != nil {
+		_, _ = unix.Close(p[0]), unix.Close(p[1])
+		return nil, -1, err
+	}
+	return os.NewFile(uintptr(p[0]), name), p[1], nil
+}
+
+// files are the child's descriptors up to the first that the starter does not know.
+func (l *launch) files(p Program) []int {
+	return []int{l.null, l.null, l.messagesEnd, p.Files[0], p.Files[1], p.Files[2], l.statusEnd}
+}
+
+// give opens something more for the child, which is closed when it was forked.
+func (l *launch) give(fd int) { l.given = append(l.given, fd) }
+
+func (l *launch) closeChild() {
+	for _, fd := range append(l.given, l.statusEnd, l.messagesEnd, l.null) {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	l.given, l.statusEnd, l.messagesEnd, l.null = nil, -1, -1, -1
+}
+
+func (l *launch) close() {
+	l.closeChild()
+	for _, file := range []*os.File{l.status, l.messages} {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}
+
+// await waits until the starter has executed the program, and otherwise says what went wrong.
+func (l *launch) await(ctx context.Context, path string) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.status.Close() })
+	defer stop()
+	said, err := io.ReadAll(l.status)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return failed(NotStarted, "", "what became of the sandbox is not known", err)
+	}
+	ready := 0
+	if len(said) == 1 || len(said) == 9 {
+		ready = 1
+	}
+	switch report := said[ready:]; {
+	case len(report) == 8 && ready == 1:
+		errno := readErrno(report)
+		return &Error{Kind: NotExecuted, Path: path, Errno: errno, Err: fmt.Errorf("cannot be executed inside the sandbox: %w", errno)}
+	case len(report) == 8:
+		errno := readErrno(report)
+		return &Error{Kind: NotStarted, Errno: errno, Err: fmt.Errorf("the starter could not set up the program: %w", errno)}
+	case ready == 0:
+		return &Error{Kind: NotStarted, Err: errors.New(l.complaint())}
+	}
+	return nil
+}
+
+// readErrno reads what a system call returned.
+func readErrno(report []byte) syscall.Errno {
+	return syscall.Errno(-int64(binary.NativeEndian.Uint64(report)))
+}
+
+// maxComplaint is the most that is read of what bubblewrap says.
+const maxComplaint = 4096
+
+// complaint is what bubblewrap had to say.
+func (l *launch) complaint() string {
+	text := make([]byte, maxComplaint)
+	n, _ := unix.Read(int(l.messages.Fd()), text)
+	if said := clean(string(text[:max(n, 0)])); said != "" {
+		return said
+	}
+	return "it ended before the program began"
+}
+
+// prefixed is the environment as the starter is given it.
+func prefixed(env []string) []string {
+	entries := make([]string, len(env))
+	for i, entry := range env {
+		entries[i] = environmentPrefix + entry
+	}
+	return entries
+}

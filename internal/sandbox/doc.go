@@ -1,0 +1,37 @@
+// Package sandbox describes, applies and reports the confinement of programs.
+//
+// A [Policy] says what a program may touch. [Policy.Resolve] looks at the machine and makes it a [Plan]: places by their
+// real paths, each with what is granted there. [Sandboxes] are the ways to enforce plans that were tried out and work
+// here; they choose the strongest that can express a plan, or fail. A [Confinement] starts one program as the plan says.
+// Nothing is weakened in silence: what cannot be enforced is refused.
+//
+// # What every backend does
+//
+// The program gets no new privileges (set-user-id bits mean nothing), no capabilities (also of root), none of this
+// process's descriptors, and a seccomp filter that refuses ptrace, the memory of other processes, io_uring, mounts,
+// namespaces, keys, BPF and putting input into a terminal. If the network is restricted it also refuses sockets of
+// every family, and connect, bind, listen, accept and addressed sends; stream socket pairs stay. The filter is loaded,
+// and signals are unblocked, by a starter of a few hundred bytes that every confined program begins as: see starter.go.
+//
+// # Bubblewrap
+//
+// Mounts make the view of the file system, so that everything a plan can say is expressed, and changes of metadata
+// outside what is writable are refused with the rest. Processes outside are not seen. /proc, /dev and /dev/shm are
+// fresh: a plan neither grants nor denies anything there. The program is a grandchild of bubblewrap, whose own two
+// processes have every signal blocked, so that they end with the program and not before it; they are in its process
+// group. Whoever is told of bubblewrap's end is told 128+n where the program was ended by signal n.
+//
+// # Landlock
+//
+// Rules only grant, so nothing below a place can have less than the place: a plan with holes is refused. Landlock does
+// not fence changes of metadata (mode, owner, times, extended attributes) by the owner of a file. Where it fences
+// writes, the filter therefore refuses all such changes, inside the writable places too. Other processes are seen but
+// not touched: neither their signals, nor their memory, environment, root or descriptors.
+//
+// # What no backend does
+//
+// With the network enabled a program reaches what listens on this machine: sockets with a path that it may see, and
+// ports of the loopback. Those must authenticate, this program's own among them. Nothing limits memory or processor
+// time. A place that is denied where the program cannot write anyway, and that did not exist at the start, is seen when
+// somebody else makes it.
+package sandbox

@@ -1,0 +1,15 @@
+package sandbox
+
+import "golang.org/x/sys/unix"
+
+const (
+	auditArch = unix.AUDIT_ARCH_AARCH64
+	// foreignCalls is 0: all calls of the architecture are its own.
+	foreignCalls = 0
+)
+
+// archRefused are those of alwaysRefused that only this architecture has.
+var archRefused = []uintptr{unix.SYS_KEXEC_FILE_LOAD}
+
+// archMetadataRefused is empty: only the calls that all architectures have exist here.
+var archMetadataRefused []uintptr

@@ -1,0 +1,14 @@
+package sandbox
+
+import (
+	"testing"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+func TestMain(m *testing.M) {
+	testproc.Main()
+	Main()
+	leakcheck.Main(m)
+}

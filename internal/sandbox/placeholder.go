@@ -1,0 +1,55 @@
+package sandbox
+
+import (
+	"errors"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// placeholders are empty directories that were made so that a mount keeps a program from making something else of that
+// name. They stay as long as a program uses them; then they are removed, unless somebody has put something into them.
+type placeholders struct {
+	mu   sync.Mutex
+	uses map[string]int // guarded by mu
+}
+
+// hold makes the placeholder unless it is there. It is released with the launch, or by whoever takes it over from it.
+func (h *placeholders) hold(path string, l *launch) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	dir, err := openPlace(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	err = unix.Mkdirat(dir, filepath.Base(path), 0o755)
+	switch {
+	case errors.Is(err, unix.EEXIST) && h.uses[path] == 0:
+		return nil // it has come into being: what it is now is not ours to remove
+	case err != nil && !errors.Is(err, unix.EEXIST):
+		return err
+	}
+	h.uses[path]++
+	l.held = append(l.held, path)
+	return nil
+}
+
+// release gives up what was held.
+func (h *placeholders) release(paths []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, path := range paths {
+		if h.uses[path]--; h.uses[path] > 0 {
+			continue
+		}
+		delete(h.uses, path)
+		dir, err := openPlace(filepath.Dir(path))
+		if err != nil {
+			continue // it was moved away: nobody finds it any more
+		}
+		_ = unix.Unlinkat(dir, filepath.Base(path), unix.AT_REMOVEDIR) // refused if somebody uses it now
+		_ = unix.Close(dir)
+	}
+}

@@ -1,0 +1,150 @@
+package sandbox
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Plan is a policy as it is on this machine. It does not change.
+type Plan struct {
+	rules        map[string]rule // by path
+	links        []link          // on the way to places that are granted
+	network      Network
+	unrestricted bool
+}
+
+// rule is what is granted at a path, and below it until the next rule.
+type rule struct {
+	path      string
+	access    Access
+	missing   bool // it does not exist
+	workspace bool // it is a workspace root
+}
+
+// Network says whether the network is reached.
+func (p *Plan) Network() Network { return p.network }
+
+// Unrestricted tells that all files may be used as far as the user may.
+func (p *Plan) Unrestricted() bool { return p.unrestricted }
+
+// Confines tells whether there is anything to enforce. If not, a program is to be started as it is.
+func (p *Plan) Confines() bool { return !p.unrestricted || p.network == NetworkRestricted }
+
+// Access returns what is granted at an absolute path that has no links.
+func (p *Plan) Access(path string) Access {
+	for path = filepath.Clean(path); ; path = filepath.Dir(path) {
+		if r, ok := p.rules[path]; ok {
+			return r.access
+		}
+		if path == "/" {
+			return AccessNone
+		}
+	}
+}
+
+// Key is the same for plans that come to the same, and only for those, so that what was prepared for one can be kept
+// for the other.
+func (p *Plan) Key() string {
+	var key strings.Builder
+	fmt.Fprintf(&key, "%v %v\n", p.network, p.unrestricted)
+	for _, r := range p.sorted() {
+		fmt.Fprintf(&key, "%v %v %q\n", r.access, r.missing, r.path)
+	}
+	for _, l := range p.links {
+		fmt.Fprintf(&key, "%q %q\n", l.path, l.target)
+	}
+	return key.String()
+}
+
+// set makes a rule, in place of the one that there may be.
+func (p *Plan) set(r rule) {
+	if p.rules == nil {
+		p.rules = map[string]rule{}
+	}
+	p.rules[r.path] = r
+}
+
+// merge makes a rule beside the one that there may be: none wins over write, and write over read.
+func (p *Plan) merge(r rule) {
+	if old, ok := p.rules[r.path]; ok {
+		r.workspace = r.workspace || old.workspace
+		if old.access == AccessNone || old.access == AccessWrite && r.access != AccessNone {
+			r.access = old.access
+		}
+	}
+	p.set(r)
+}
+
+// sorted lists the rules, parents before what is below them.
+func (p *Plan) sorted() []rule {
+	return slices.SortedFunc(maps.Values(p.rules), func(a, b rule) int { return comparePaths(a.path, b.path) })
+}
+
+// comparePaths orders paths so that a directory comes right before what is below it.
+func comparePaths(a, b string) int {
+	return slices.Compare(strings.Split(strings.Trim(a, "/"), "/"), strings.Split(strings.Trim(b, "/"), "/"))
+}
+
+// step is a change of access on the way down from the root.
+type step struct {
+	path   string
+	access Access
+	above  Access // what is granted around it
+	// missing tells that path does not exist and must not come into being: it is the first missing part of what a rule
+	// names.
+	missing bool
+}
+
+// steps lists where access changes, parents before what is below them. Missing places are among them only where the
+// program could make them.
+func (p *Plan) steps() []step {
+	var steps []step
+	access := map[string]Access{}
+	for _, r := range p.sorted() {
+		parent, above := nearest(access, r.path)
+		if r.missing {
+			if above != AccessWrite || r.access == AccessWrite {
+				continue
+			}
+			at := firstMissing(parent, r.path)
+			if _, done := access[at]; done {
+				continue
+			}
+			if at != r.path {
+				r = rule{path: at, access: AccessRead, missing: true}
+			}
+		}
+		if r.access == above {
+			continue
+		}
+		access[r.path] = r.access
+		steps = append(steps, step{path: r.path, access: r.access, above: above, missing: r.missing})
+	}
+	return steps
+}
+
+// nearest finds the closest directory above path that says what is granted.
+func nearest(access map[string]Access, path string) (string, Access) {
+	for dir := path; dir != "/"; {
+		dir = filepath.Dir(dir)
+		if a, ok := access[dir]; ok {
+			return dir, a
+		}
+	}
+	return "/", AccessNone
+}
+
+// firstMissing finds the first part of path below an existing directory that does not exist.
+func firstMissing(dir, path string) string {
+	at := dir
+	for name := range strings.SplitSeq(strings.Trim(strings.TrimPrefix(path, dir), "/"), "/") {
+		at = filepath.Join(at, name)
+		if walked, err := follow(at); err == nil && walked.missing {
+			return at
+		}
+	}
+	return path
+}

@@ -1,0 +1,148 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// probePatience is how long a probe may take on a machine that has other things to do.
+const probePatience = 20 * time.Second
+
+// trialVerb is the argument that makes this program try what it must not.
+const trialVerb = "execwire-sandbox-trial"
+
+// try starts this program confined by a backend, and reports what it could do that it must not, or could not do that it
+// must.
+func (s *Sandboxes) try(ctx context.Context, status *Status) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, errors.New("a confined program took too long"))
+	defer cancel()
+	dir, err := os.MkdirTemp("", "execwire-sandbox-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return err
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	inside := filepath.Join(dir, "inside")
+	if err := errors.Join(os.Mkdir(inside, 0o700), os.WriteFile(filepath.Join(dir, "outside"), nil, 0o600)); err != nil {
+		return err
+	}
+	policy := Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: inside, Access: AccessWrite}}}
+	plan, err := policy.Resolve(ctx, Surroundings{})
+	if err != nil {
+		return err
+	}
+	enforce, err := s.express(status, plan)
+	if err != nil {
+		return err
+	}
+	return (&Confinement{enforce: enforce, reserved: &s.reserved}).runTrial(ctx, dir)
+}
+
+// runTrial runs the trial in a directory and judges it.
+func (c *Confinement) runTrial(ctx context.Context, dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	said, saidEnd, err := pipe("trial")
+	if err != nil {
+		return err
+	}
+	defer said.Close()
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		_ = unix.Close(saidEnd)
+		return err
+	}
+	program := Program{
+		Path: self, Argv: []string{self, trialVerb, dir, strconv.Itoa(os.Getpid())}, Dir: "/",
+		Files: []int{null, saidEnd, null}, Terminal: -1,
+	}
+	pid := 0
+	release, err := c.Start(ctx, program, func(p Program) (err error) {
+		pid, err = forkExec(p)
+		return err
+	})
+	_, _ = unix.Close(saidEnd), unix.Close(null)
+	if err != nil {
+		end(pid)
+		return err
+	}
+	defer release()
+	stop := context.AfterFunc(ctx, func() { _ = said.Close() })
+	text, _ := io.ReadAll(said)
+	if !stop() {
+		end(pid)
+		return context.Cause(ctx)
+	}
+	end(pid)
+	return judge(text)
+}
+
+// forkExec starts a program in a process group of its own.
+func forkExec(p Program) (int, error) {
+	files := make([]uintptr, len(p.Files))
+	for i, fd := range p.Files {
+		files[i] = uintptr(fd)
+	}
+	return syscall.ForkExec(p.Path, p.Argv, &syscall.ProcAttr{
+		Dir: p.Dir, Env: p.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+}
+
+// end kills and reaps a child, if there is one.
+func end(pid int) {
+	if pid == 0 {
+		return
+	}
+	_ = unix.Kill(-pid, unix.SIGKILL)
+	for {
+		if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// judge says what is wrong with what a trial could do.
+func judge(text []byte) error {
+	var could map[string]bool
+	if err := json.Unmarshal(text, &could); err != nil {
+		return fmt.Errorf("a confined program did not say what it could do: %q", clean(string(text)))
+	}
+	var wrong []string
+	for _, attempt := range trials {
+		switch can, tried := could[attempt.name]; {
+		case !tried:
+			wrong = append(wrong, "did not try to "+attempt.name)
+		case can && !attempt.allowed:
+			wrong = append(wrong, "could "+attempt.name)
+		case !can && attempt.allowed:
+			wrong = append(wrong, "could not "+attempt.name)
+		}
+	}
+	if len(wrong) > 0 {
+		slices.Sort(wrong)
+		return errors.New("a confined program " + strings.Join(wrong, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package sandbox
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// protectedNames are directories that decide what programs do outside the sandbox: hooks, configuration, instructions.
+var protectedNames = []string{".git", ".agents", ".codex"}
+
+// protect adds rules that make the protected names below writable places read-only. Rules that entries made for them
+// stay.
+func (p *Plan) protect() error {
+	for _, r := range p.sorted() {
+		if r.access != AccessWrite || r.missing || r.path == "/" {
+			continue
+		}
+		for _, name := range protectedNames {
+			if err := p.protectName(r, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Plan) protectName(root rule, name string) error {
+	path := filepath.Join(root.path, name)
+	if _, named := p.rules[path]; named {
+		return nil
+	}
+	var stat unix.Stat_t
+	err := unix.Lstat(path, &stat)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		if root.workspace {
+			p.set(rule{path: path, access: AccessRead, missing: true})
+		}
+		return nil
+	case errors.Is(err, unix.ENOTDIR):
+		return nil // the writable place is a file
+	case err != nil:
+		return failed(Failed, path, "cannot find out what it is, to protect it", err)
+	}
+	switch stat.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		return unsafeProtected(path)
+	case unix.S_IFREG:
+		if name == ".git" {
+			if err := p.protectGitDirectory(path); err != nil {
+				return err
+			}
+		}
+	}
+	p.set(rule{path: path, access: AccessRead})
+	return nil
+}
+
+func unsafeProtected(path string) error {
+	return &Error{Kind: UnsafeLink, Path: path,
+		Err: errors.New("is to be protected but is a symbolic link in a writable place; replace it by what it points to, or name it in an entry")}
+}
+
+// protectGitDirectory protects what a gitdir file points to.
+func (p *Plan) protectGitDirectory(file string) error {
+	target, err := readGitFile(file)
+	if err != nil {
+		return failed(Failed, file, "cannot be read, to protect where it points to", err)
+	}
+	if target == "" {
+		return nil
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(filepath.Dir(file), target)
+	}
+	walked, err := follow(filepath.Clean(target))
+	if err != nil {
+		return failed(Failed, file, "points to what cannot be found, to protect it", err)
+	}
+	if _, named := p.rules[walked.path]; named || p.Access(walked.path) != AccessWrite {
+		return nil
+	}
+	for _, l := range walked.links {
+		if p.Access(filepath.Dir(l.path)) == AccessWrite {
+			return unsafeProtected(l.path)
+		}
+	}
+	p.set(rule{path: walked.path, access: AccessRead, missing: walked.missing})
+	return nil
+}
+
+// maxGitFile is more than any path and the word before it.
+const maxGitFile = unix.PathMax + 64
+
+// readGitFile returns where a gitdir file points to, or "" if the file is none.
+func readGitFile(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxGitFile))
+	if err != nil {
+		return "", err
+	}
+	target, is := strings.CutPrefix(string(text), "gitdir:")
+	if !is || hasNUL(target) {
+		return "", nil
+	}
+	return strings.TrimSpace(target), nil
+}

@@ -1,0 +1,131 @@
+package sandbox
+
+import (
+	"bytes"
+	_ "embed" // the starter's code
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// The starter is the first program inside every sandbox. It does what has to be done as late as possible, and what
+// bubblewrap cannot: it puts the program's streams in place, unblocks signals, keeps every other descriptor from the
+// program, restores the exact environment, sets no_new_privs, loads the filter and executes the program, with any
+// argv[0]. If that fails it says so. It is machine code, because executing this very program again for it would take
+// longer than all the rest.
+//
+// The environment is given with a dot before each name, so that it means nothing to those in between: LD_PRELOAD would
+// be obeyed by bubblewrap outside of any sandbox.
+//
+//go:embed starter/amd64.bin
+var starterAMD64 []byte
+
+//go:embed starter/arm64.bin
+var starterARM64 []byte
+
+// starters are the machine's number in ELF and the code.
+var starters = map[string]struct {
+	machine uint16
+	code    []byte
+}{
+	"amd64": {machine: 62, code: starterAMD64},
+	"arm64": {machine: 183, code: starterARM64},
+}
+
+// The starter's descriptors, as starter/amd64.s has them.
+const (
+	starterStreams = 3 // and the next two
+	starterStatus  = 6
+	starterFirst   = 7 // the first that it does not know
+)
+
+// environmentPrefix keeps the environment from those in between.
+const environmentPrefix = "."
+
+// starterFile makes the ELF file of the starter with a filter.
+func starterFile(machine uint16, code []byte, filter []unix.SockFilter) []byte {
+	const (
+		base    = 0x400000
+		headers = 64 + 56
+	)
+	order := binary.LittleEndian
+	program := base + headers + uint64(len(code)) // where the struct sock_fprog is
+	size := headers + uint64(len(code)) + 16 + 8*uint64(len(filter))
+	var file bytes.Buffer
+	write := func(values ...any) {
+		for _, v := range values {
+			_ = binary.Write(&file, order, v) // into memory
+		}
+	}
+	write([16]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, uint16(2), machine, uint32(1)) // executable
+	write(uint64(base+headers), uint64(64), uint64(0), uint32(0))                // entry, program headers
+	write(uint16(64), uint16(56), uint16(1), uint16(0), uint16(0), uint16(0))
+	write(uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(4096)) // load, readable and executable
+	write(code)
+	write(uint16(len(filter)), [6]byte{}, program+16)
+	write(filter)
+	return file.Bytes()
+}
+
+// starterFiles are files, in memory, of this machine's starter, one for each filter that was asked for.
+type starterFiles struct {
+	mu   sync.Mutex
+	open map[filterKind]*os.File // guarded by mu
+}
+
+// file returns the descriptor of a starter, which stays open until close.
+func (s *starterFiles) file(kind filterKind) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if file := s.open[kind]; file != nil {
+		return int(file.Fd()), nil
+	}
+	starter, ok := starters[runtime.GOARCH]
+	if !ok {
+		return -1, errors.New("there is no starter for " + runtime.GOARCH)
+	}
+	file, err := memoryFile("execwire-starter", unix.MFD_EXEC, starterFile(starter.machine, starter.code, kind.program()))
+	if err != nil {
+		return -1, err
+	}
+	if s.open == nil {
+		s.open = map[filterKind]*os.File{}
+	}
+	s.open[kind] = file
+	return int(file.Fd()), nil
+}
+
+func (s *starterFiles) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kind, file := range s.open {
+		_ = file.Close()
+		delete(s.open, kind)
+	}
+}
+
+// memoryFile makes a file in memory that cannot change.
+func memoryFile(name string, flags int, content []byte) (*os.File, error) {
+	flags |= unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate(name, flags)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 such files are always executable
+		fd, err = unix.MemfdCreate(name, flags&^(unix.MFD_EXEC|unix.MFD_NOEXEC_SEAL))
+	}
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), name)
+	_, err = file.WriteAt(content, 0)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}

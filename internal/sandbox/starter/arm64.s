@@ -1,0 +1,92 @@
+# The starter for arm64: amd64.s explains it.
+
+	ldr	x19, [sp]		// argc
+	add	x20, sp, 8		// argv
+	add	x21, x20, x19, lsl 3
+	add	x21, x21, 8		// environment
+
+	mov	x22, 0
+streams:
+	add	x0, x22, 3
+	mov	x1, x22
+	mov	x2, 0
+	mov	x8, 24			// dup3(3+i, i, 0)
+	svc	0
+	tbnz	x0, 63, failed
+	add	x22, x22, 1
+	cmp	x22, 3
+	bne	streams
+
+	sub	sp, sp, 16
+	str	xzr, [sp]
+	mov	x0, 2			// SIG_SETMASK
+	mov	x1, sp
+	mov	x2, 0
+	mov	x3, 8
+	mov	x8, 135			// rt_sigprocmask
+	svc	0
+	tbnz	x0, 63, failed
+
+	mov	x0, 3
+	mov	w1, -1
+	mov	x2, 4			// CLOSE_RANGE_CLOEXEC
+	mov	x8, 436			// close_range
+	svc	0
+	tbnz	x0, 63, failed
+
+	mov	x1, x21
+	mov	x2, x21
+entry:
+	ldr	x0, [x1], 8
+	cbz	x0, ended
+	ldrb	w3, [x0]
+	cmp	w3, '.'
+	bne	entry
+	add	x0, x0, 1
+	str	x0, [x2], 8
+	b	entry
+ended:
+	str	xzr, [x2]
+
+	mov	x0, 38			// PR_SET_NO_NEW_PRIVS
+	mov	x1, 1
+	mov	x2, 0
+	mov	x3, 0
+	mov	x4, 0
+	mov	x8, 167			// prctl
+	svc	0
+	tbnz	x0, 63, failed
+
+	mov	x0, 1			// SECCOMP_SET_MODE_FILTER
+	mov	x1, 0
+	adr	x2, filter
+	mov	x8, 277			// seccomp
+	svc	0
+	tbnz	x0, 63, failed
+
+	mov	x0, 6
+	mov	x1, sp
+	mov	x2, 1
+	mov	x8, 64			// write
+	svc	0
+
+	ldr	x0, [x20, 8]
+	add	x1, x20, 16
+	mov	x2, x21
+	mov	x8, 221			// execve
+	svc	0
+
+failed:
+	sub	sp, sp, 16
+	str	x0, [sp]
+	mov	x0, 6
+	mov	x1, sp
+	mov	x2, 8
+	mov	x8, 64			// write
+	svc	0
+	mov	x0, 127
+	mov	x8, 94			// exit_group
+	svc	0
+
+	.balign	8
+filter:
