@@ -85,11 +85,10 @@ func (b *bubblewrap) report() Report {
 const sharedMemoryBytes = 256 << 20
 
 func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
-	starter, err := b.starters.file(b.kind)
+	files, err := l.files(p, b.starters, b.kind)
 	if err != nil {
-		return Program{}, failed(NotStarted, "", "there is no starter", err)
+		return Program{}, err
 	}
-	files := append(l.files(p), starter)
 	a := arguments{files: files, launch: l}
 	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
 	if b.plan.network == NetworkRestricted {
@@ -103,27 +102,14 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	if err != nil {
 		return Program{}, failed(NotStarted, "", "bubblewrap's arguments cannot be passed", err)
 	}
-	argv := []string{"bwrap", "--args", strconv.Itoa(fd), "--", "/proc/self/fd/" + strconv.Itoa(starterFirst), p.Path}
+	argv := []string{"bwrap", "--args", strconv.Itoa(fd), "--", "/proc/self/fd/" + strconv.Itoa(starterSelf), p.Path}
 	wrapped := Program{
 		Path: b.program, Argv: append(argv, p.Argv...), Env: prefixed(p.Env), Dir: "/", Files: a.files, Terminal: -1, KeepMask: true,
 	}
 	if p.Terminal >= 0 {
 		wrapped.Terminal = starterStreams + p.Terminal
 	}
-	return wrapped, blockSignals()
-}
-
-// blockSignals blocks all signals of this thread, and so those of bubblewrap, which would end of one that the program
-// handles. The starter unblocks them.
-func blockSignals() error {
-	var all unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
-	}
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, nil); err != nil {
-		return failed(NotStarted, "", "signals cannot be blocked", err)
-	}
-	return nil
+	return wrapped, nil
 }
 
 // view says what the program sees.
@@ -152,7 +138,13 @@ func (b *bubblewrap) view(a *arguments, p Program) error {
 		}
 	}
 	b.addLinks(a)
-	for _, path := range append(seal, "/dev") {
+	seal = append(seal, "/dev")
+	if unix.Geteuid() == 0 {
+		// To the kernel the root of the namespace is root: it may write system settings, /proc/sys/kernel/core_pattern
+		// for one, and with them run a program outside.
+		seal = append(seal, "/proc")
+	}
+	for _, path := range seal {
 		a.add("--remount-ro", path)
 	}
 	return nil

@@ -74,8 +74,7 @@ type Confinement struct {
 
 // enforcer is a plan as a backend enforces it.
 type enforcer interface {
-	// wrap makes the program that is forked. It runs on the thread that will fork, which is locked and thrown away, and
-	// may change it. What it opens it hands to the launch.
+	// wrap makes the program that is forked. What it opens it hands to the launch.
 	wrap(p Program, l *launch) (Program, error)
 	// report says what is enforced.
 	report() Report
@@ -84,10 +83,9 @@ type enforcer interface {
 // Report says what is enforced.
 func (c *Confinement) Report() Report { return c.enforce.report() }
 
-// Start starts a program confined. It calls spawn once at most, with the program that is to be forked and executed, on
-// the thread on which that has to be done; spawn must do it there, with no other descriptors than Files, and must not
-// use the parent-death signal, because the thread ends. It blocks until the program itself was executed inside the
-// sandbox, which takes a few milliseconds, or ctx is done.
+// Start starts a program confined. It calls spawn once at most, with the program that is to be forked and executed, which
+// spawn does before it returns, on this goroutine. It blocks until the program itself was executed inside the sandbox,
+// which takes a few milliseconds, or ctx is done.
 //
 // Without an error spawn was called, and the program runs; release is to be called when nothing of it is left. The
 // error is spawn's own, unless it returned nil: then the child that it started is not what was asked for, and the
@@ -111,26 +109,43 @@ func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) 
 }
 
 func (c *Confinement) start(ctx context.Context, p Program, l *launch, spawn func(Program) error) error {
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine, because nothing can undo what is done to it
-		started <- c.fork(p, l, spawn)
-	}()
-	if err := <-started; err != nil {
-		return err
-	}
-	return l.await(ctx, p.Path)
-}
-
-// fork wraps and spawns on this thread.
-func (c *Confinement) fork(p Program, l *launch, spawn func(Program) error) error {
 	wrapped, err := c.enforce.wrap(p, l)
 	if err != nil {
 		return err
 	}
-	err = spawn(wrapped)
+	if wrapped.KeepMask {
+		restore, err := blockSignals()
+		if err != nil {
+			return failed(NotStarted, "", "signals cannot be blocked", err)
+		}
+		err = spawn(wrapped)
+		restore()
+		if err != nil {
+			return err
+		}
+	} else if err := spawn(wrapped); err != nil {
+		return err
+	}
 	l.closeChild()
-	return err
+	return l.await(ctx, p.Path)
+}
+
+// blockSignals blocks all signals of this goroutine's thread until restore is called, and so those of bubblewrap, which
+// would end of one that the program handles. The starter unblocks them.
+func blockSignals() (restore func(), err error) {
+	var all, old unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	runtime.LockOSThread()
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
+		runtime.UnlockOSThread()
+		return nil, err
+	}
+	return func() {
+		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+		runtime.UnlockOSThread()
+	}, nil
 }
 
 // launch is the way from the fork to the program: what is open for it.
@@ -172,12 +187,16 @@ func pipe(name string) (ours *os.File, theirs int, err error) {
 	return os.NewFile(uintptr(p[0]), name), p[1], nil
 }
 
-// files are the child's descriptors up to the first that the starter does not know.
-func (l *launch) files(p Program) []int {
-	return []int{l.null, l.null, l.messagesEnd, p.Files[0], p.Files[1], p.Files[2], l.statusEnd}
+// files are the child's descriptors as the starter knows them, without rules.
+func (l *launch) files(p Program, starters *starterFiles, kind filterKind) ([]int, error) {
+	starter, err := starters.file(kind)
+	if err != nil {
+		return nil, failed(NotStarted, "", "there is no starter", err)
+	}
+	return []int{l.null, l.null, l.messagesEnd, p.Files[0], p.Files[1], p.Files[2], l.statusEnd, l.null, starter}, nil
 }
 
-// give opens something more for the child, which is closed when it was forked.
+// give hands over what is opened for the child, and closed when it was forked.
 func (l *launch) give(fd int) { l.given = append(l.given, fd) }
 
 func (l *launch) closeChild() {

@@ -26,7 +26,9 @@
 // Rules only grant, so nothing below a place can have less than the place: a plan with holes is refused. Landlock does
 // not fence changes of metadata (mode, owner, times, extended attributes) by the owner of a file. Where it fences
 // writes, the filter therefore refuses all such changes, inside the writable places too. Other processes are seen but
-// not touched: neither their signals, nor their memory, environment, root or descriptors.
+// not touched: no signals, and nothing of their memory, environment, root or descriptors. The filter refuses what Landlock
+// does not fence: the limits and priorities of others (of other threads too), System V and POSIX message queues,
+// semaphores and shared memory. No terminals can be made.
 //
 // # What no backend does
 //

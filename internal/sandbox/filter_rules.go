@@ -6,10 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterKind is which rules a filter has. The zero value has those that always hold.
+// filterKind is which rules a filter has, and what the starter does beside. The zero value has those that always hold.
 type filterKind struct {
 	network  bool // sockets are refused
 	metadata bool // changes of mode, owner, times and extended attributes are refused
+	landlock bool // a ruleset of Landlock is enforced with it
+	outside  bool // processes outside are seen: what would reach them without a signal is refused
 }
 
 func (k filterKind) program() []unix.SockFilter { return compile(k.rules()) }
@@ -21,6 +23,9 @@ func (k filterKind) rules() []filterRule {
 	}
 	if k.metadata {
 		rules = slices.Concat(rules, refuseAll(metadataRefused), refuseAll(archMetadataRefused), fileIoctlRules)
+	}
+	if k.outside {
+		rules = slices.Concat(rules, refuseAll(outsideRefused), outsideRules)
 	}
 	return rules
 }
@@ -90,6 +95,28 @@ var networkRules = []filterRule{
 	{call: unix.SYS_SOCKETPAIR, answer: answerRefused, when: []condition{{1, hasNone, unix.SOCK_STREAM}}},
 	{call: unix.SYS_SOCKETPAIR, answer: answerRefused, when: []condition{{1, hasAny, socketType &^ unix.SOCK_SEQPACKET}}},
 }
+
+// outsideRefused are ways to exchange data with any process of the same user.
+var outsideRefused = []uintptr{
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+}
+
+// outsideRules let a thread change only its own limits and priorities: Landlock does not fence those of others, and a
+// limit of processor time ends a process as well as a signal does.
+var outsideRules = []filterRule{
+	{call: unix.SYS_PRLIMIT64, answer: answerRefused, when: []condition{{0, differs, 0}}},
+	{call: unix.SYS_SCHED_SETAFFINITY, answer: answerRefused, when: []condition{{0, differs, 0}}},
+	{call: unix.SYS_SCHED_SETSCHEDULER, answer: answerRefused, when: []condition{{0, differs, 0}}},
+	{call: unix.SYS_SCHED_SETPARAM, answer: answerRefused, when: []condition{{0, differs, 0}}},
+	{call: unix.SYS_SCHED_SETATTR, answer: answerRefused, when: []condition{{0, differs, 0}}},
+	{call: unix.SYS_SETPRIORITY, answer: answerRefused, when: []condition{{0, differs, unix.PRIO_PROCESS}}},
+	{call: unix.SYS_SETPRIORITY, answer: answerRefused, when: []condition{{1, differs, 0}}},
+	{call: unix.SYS_IOPRIO_SET, answer: answerRefused, when: []condition{{0, differs, ioprioProcess}}},
+	{call: unix.SYS_IOPRIO_SET, answer: answerRefused, when: []condition{{1, differs, 0}}},
+}
+
+const ioprioProcess = 1
 
 // metadataRefused change what Landlock does not fence.
 var metadataRefused = []uintptr{

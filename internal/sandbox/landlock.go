@@ -55,7 +55,7 @@ func expressLandlock(plan *Plan, starters *starterFiles) (*landlock, error) {
 			return nil, fmt.Errorf("it cannot grant %v at %s and only %v at what is below, %s", s.above, parent(plan, s), s.access, s.path)
 		}
 	}
-	kind := filterKind{network: plan.network == NetworkRestricted, metadata: !plan.unrestricted}
+	kind := filterKind{network: plan.network == NetworkRestricted, metadata: !plan.unrestricted, outside: true, landlock: true}
 	return &landlock{plan: plan, kind: kind, starters: starters}, nil
 }
 
@@ -89,37 +89,24 @@ func (e *landlock) report() Report {
 }
 
 func (e *landlock) wrap(p Program, l *launch) (Program, error) {
-	starter, err := e.starters.file(e.kind)
+	files, err := l.files(p, e.starters, e.kind)
 	if err != nil {
-		return Program{}, failed(NotStarted, "", "there is no starter", err)
+		return Program{}, err
 	}
+	rules, err := e.ruleset(p)
+	if err != nil {
+		return Program{}, err
+	}
+	l.give(rules)
+	files[starterRules] = rules
 	wrapped := Program{
-		Path: "/proc/self/fd/" + strconv.Itoa(starter), Argv: append([]string{"execwire-starter", p.Path}, p.Argv...),
-		Env: prefixed(p.Env), Dir: p.Dir, Files: l.files(p), Terminal: -1,
+		Path: "/proc/self/fd/" + strconv.Itoa(starterSelf), Argv: append([]string{"execwire-starter", p.Path}, p.Argv...),
+		Env: prefixed(p.Env), Dir: p.Dir, Files: files, Terminal: -1,
 	}
 	if p.Terminal >= 0 {
 		wrapped.Terminal = starterStreams + p.Terminal
 	}
-	return wrapped, e.restrict(p)
-}
-
-// restrict confines this thread.
-func (e *landlock) restrict(p Program) error {
-	rules, err := e.ruleset(p)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(rules)
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return failed(NotStarted, "", "no_new_privs cannot be set", err)
-	}
-	if err := dropCapabilities(); err != nil {
-		return failed(NotStarted, "", "privileges cannot be dropped", err)
-	}
-	if _, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
-		return failed(NotStarted, "", "Landlock cannot be enforced", errno)
-	}
-	return nil
+	return wrapped, nil
 }
 
 // ruleset makes the rules for one program.

@@ -37,7 +37,7 @@ func (s *Sandboxes) try(ctx context.Context, status *Status) error {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return err
 	}
-	listener, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	listener, err := listenIn(dir)
 	if err != nil {
 		return err
 	}
@@ -56,6 +56,21 @@ func (s *Sandboxes) try(ctx context.Context, status *Status) error {
 		return err
 	}
 	return (&Confinement{enforce: enforce, reserved: &s.reserved}).runTrial(ctx, dir)
+}
+
+// listenIn listens on a socket in a directory, whose path may be longer than that of a socket.
+func listenIn(dir string) (net.Listener, error) {
+	fd, err := openPlace(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	listener, err := net.Listen("unix", "/proc/self/fd/"+strconv.Itoa(fd)+"/"+trialSocket)
+	if err != nil {
+		return nil, err
+	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false) // by then that path means something else
+	return listener, nil
 }
 
 // runTrial runs the trial in a directory and judges it.

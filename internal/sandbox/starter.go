@@ -14,9 +14,12 @@ import (
 
 // The starter is the first program inside every sandbox. It does what has to be done as late as possible, and what
 // bubblewrap cannot: it puts the program's streams in place, unblocks signals, keeps every other descriptor from the
-// program, restores the exact environment, sets no_new_privs, loads the filter and executes the program, with any
-// argv[0]. If that fails it says so. It is machine code, because executing this very program again for it would take
+// program, restores the exact environment, sets no_new_privs, drops all capabilities, enforces the rules of Landlock, loads
+// the filter and executes the program, with any argv[0]. If that fails it says so. It is machine code, because executing this very program again for it would take
 // longer than all the rest.
+//
+// None of this could be done to a thread of this process that then forks. Landlock lets those in one domain trace each
+// other: as long as that thread lived, its child could read the memory that all threads have in common.
 //
 // The environment is given with a dot before each name, so that it means nothing to those in between: LD_PRELOAD would
 // be obeyed by bubblewrap outside of any sandbox.
@@ -39,22 +42,22 @@ var starters = map[string]struct {
 // The starter's descriptors, as starter/amd64.s has them.
 const (
 	starterStreams = 3 // and the next two
-	starterStatus  = 6
-	starterFirst   = 7 // the first that it does not know
+	starterRules   = 7
+	starterSelf    = 8 // the starter itself
 )
 
 // environmentPrefix keeps the environment from those in between.
 const environmentPrefix = "."
 
 // starterFile makes the ELF file of the starter with a filter.
-func starterFile(machine uint16, code []byte, filter []unix.SockFilter) []byte {
+func starterFile(machine uint16, code []byte, restricted bool, filter []unix.SockFilter) []byte {
 	const (
 		base    = 0x400000
 		headers = 64 + 56
 	)
 	order := binary.LittleEndian
-	program := base + headers + uint64(len(code)) // where the struct sock_fprog is
-	size := headers + uint64(len(code)) + 16 + 8*uint64(len(filter))
+	program := base + headers + uint64(len(code)) + 8 // where the struct sock_fprog is
+	size := program - base + 16 + 8*uint64(len(filter))
 	var file bytes.Buffer
 	write := func(values ...any) {
 		for _, v := range values {
@@ -66,6 +69,7 @@ func starterFile(machine uint16, code []byte, filter []unix.SockFilter) []byte {
 	write(uint16(64), uint16(56), uint16(1), uint16(0), uint16(0), uint16(0))
 	write(uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(4096)) // load, readable and executable
 	write(code)
+	write(restricted, [7]byte{})
 	write(uint16(len(filter)), [6]byte{}, program+16)
 	write(filter)
 	return file.Bytes()
@@ -88,7 +92,7 @@ func (s *starterFiles) file(kind filterKind) (int, error) {
 	if !ok {
 		return -1, errors.New("there is no starter for " + runtime.GOARCH)
 	}
-	file, err := memoryFile("execwire-starter", unix.MFD_EXEC, starterFile(starter.machine, starter.code, kind.program()))
+	file, err := memoryFile("execwire-starter", unix.MFD_EXEC, starterFile(starter.machine, starter.code, kind.landlock, kind.program()))
 	if err != nil {
 		return -1, err
 	}

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// trialSocket is where somebody listens in the directory of a trial.
+const trialSocket = "socket"
+
 // trial is something that a probe tries inside.
 type trial struct {
 	name    string
@@ -38,7 +41,10 @@ var trials = []trial{
 			return err
 		}
 		defer unix.Close(fd)
-		return unix.Connect(fd, &unix.SockaddrUnix{Name: filepath.Join(dir, "socket")})
+		if err := os.Chdir(dir); err != nil {
+			return err
+		}
+		return unix.Connect(fd, &unix.SockaddrUnix{Name: trialSocket})
 	}},
 	{name: "reach the network", attempt: func(string, int) error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

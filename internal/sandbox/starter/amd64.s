@@ -6,7 +6,9 @@
 #   3, 4, 5      what become 0, 1 and 2
 #   6            a pipe to write to: one byte when everything is set up, then only
 #                what failed, as the eight bytes of a negative errno
-#   filter       a struct sock_fprog behind the code
+#   7            a ruleset of Landlock
+#   restricted   8 bytes behind the code: 1 if the ruleset counts, else 0
+#   filter       behind that a struct sock_fprog
 
 	.intel_syntax noprefix
 	mov	r12, [rsp]		# argc
@@ -70,6 +72,51 @@ ended:
 	test	rax, rax
 	js	failed
 
+	xor	ebx, ebx
+capability:
+	mov	edi, 24			# PR_CAPBSET_DROP
+	mov	esi, ebx
+	xor	edx, edx
+	xor	r10d, r10d
+	xor	r8d, r8d
+	mov	eax, 157		# prctl, refused without privileges: then
+	syscall				# no_new_privs keeps any from coming back
+	inc	ebx
+	cmp	ebx, 64
+	jne	capability
+
+	mov	edi, 47			# PR_CAP_AMBIENT
+	mov	esi, 4			# PR_CAP_AMBIENT_CLEAR_ALL
+	xor	edx, edx
+	xor	r10d, r10d
+	xor	r8d, r8d
+	mov	eax, 157		# prctl
+	syscall
+	test	rax, rax
+	js	failed
+
+	push	0			# the sets, which are empty
+	push	0
+	push	0
+	mov	rsi, rsp
+	mov	eax, 0x20080522		# _LINUX_CAPABILITY_VERSION_3, of this process
+	push	rax
+	mov	rdi, rsp
+	mov	eax, 126		# capset
+	syscall
+	test	rax, rax
+	js	failed
+
+	cmp	qword ptr [rip+restricted], 0
+	je	free
+	mov	edi, 7
+	xor	esi, esi
+	mov	eax, 446		# landlock_restrict_self
+	syscall
+	test	rax, rax
+	js	failed
+free:
+
 	mov	edi, 1			# SECCOMP_SET_MODE_FILTER
 	xor	esi, esi
 	lea	rdx, [rip+filter]
@@ -102,4 +149,5 @@ failed:
 	syscall
 
 	.balign	8
-filter:
+restricted:
+	.equ	filter, restricted+8

@@ -57,6 +57,50 @@ ended:
 	svc	0
 	tbnz	x0, 63, failed
 
+	mov	x22, 0
+capability:
+	mov	x0, 24			// PR_CAPBSET_DROP
+	mov	x1, x22
+	mov	x2, 0
+	mov	x3, 0
+	mov	x4, 0
+	mov	x8, 167			// prctl
+	svc	0
+	add	x22, x22, 1
+	cmp	x22, 64
+	bne	capability
+
+	mov	x0, 47			// PR_CAP_AMBIENT
+	mov	x1, 4			// PR_CAP_AMBIENT_CLEAR_ALL
+	mov	x2, 0
+	mov	x3, 0
+	mov	x4, 0
+	mov	x8, 167			// prctl
+	svc	0
+	tbnz	x0, 63, failed
+
+	sub	sp, sp, 32		// the header, and the sets, which are empty
+	movz	x0, 0x0522
+	movk	x0, 0x2008, lsl 16	// _LINUX_CAPABILITY_VERSION_3, of this process
+	str	x0, [sp]
+	stp	xzr, xzr, [sp, 8]
+	str	xzr, [sp, 24]
+	mov	x0, sp
+	add	x1, sp, 8
+	mov	x8, 91			// capset
+	svc	0
+	tbnz	x0, 63, failed
+
+	adr	x0, restricted
+	ldr	x0, [x0]
+	cbz	x0, free
+	mov	x0, 7
+	mov	x1, 0
+	mov	x8, 446			// landlock_restrict_self
+	svc	0
+	tbnz	x0, 63, failed
+free:
+
 	mov	x0, 1			// SECCOMP_SET_MODE_FILTER
 	mov	x1, 0
 	adr	x2, filter
@@ -89,4 +133,5 @@ failed:
 	svc	0
 
 	.balign	8
-filter:
+restricted:
+	.equ	filter, restricted+8
