@@ -89,6 +89,10 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
+	if err := l.listen(); err != nil {
+		return Program{}, failed(NotStarted, "", "there are no descriptors for the sandbox", err)
+	}
+	files[2] = l.messagesEnd
 	a := arguments{files: files, launch: l}
 	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
 	if b.plan.network == NetworkRestricted {

@@ -168,10 +168,6 @@ func newLaunch() (*launch, error) {
 		l.close()
 		return nil, err
 	}
-	if l.messages, l.messagesEnd, err = pipe("messages"); err != nil {
-		l.close()
-		return nil, err
-	}
 	return l, nil
 }
 
@@ -187,13 +183,13 @@ func pipe(name string) (ours *os.File, theirs int, err error) {
 	return os.NewFile(uintptr(p[0]), name), p[1], nil
 }
 
-// files are the child's descriptors as the starter knows them, without rules.
+// files are the child's descriptors as the starter knows them, without rules and with nowhere for messages.
 func (l *launch) files(p Program, starters *starterFiles, kind filterKind) ([]int, error) {
 	starter, err := starters.file(kind)
 	if err != nil {
 		return nil, failed(NotStarted, "", "there is no starter", err)
 	}
-	return []int{l.null, l.null, l.messagesEnd, p.Files[0], p.Files[1], p.Files[2], l.statusEnd, l.null, starter}, nil
+	return []int{l.null, l.null, l.null, p.Files[0], p.Files[1], p.Files[2], l.statusEnd, l.null, starter}, nil
 }
 
 // give hands over what is opened for the child, and closed when it was forked.
@@ -253,14 +249,23 @@ func readErrno(report []byte) syscall.Errno {
 // maxComplaint is the most that is read of what bubblewrap says.
 const maxComplaint = 4096
 
+// listen opens a pipe for messages of what is between the fork and the starter.
+func (l *launch) listen() (err error) {
+	l.messages, l.messagesEnd, err = pipe("messages")
+	return err
+}
+
 // complaint is what bubblewrap had to say.
 func (l *launch) complaint() string {
+	if l.messages == nil {
+		return "the starter was ended before the program began"
+	}
 	text := make([]byte, maxComplaint)
 	n, _ := unix.Read(int(l.messages.Fd()), text)
 	if said := clean(string(text[:max(n, 0)])); said != "" {
 		return said
 	}
-	return "it ended before the program began"
+	return "bubblewrap ended before the program began"
 }
 
 // prefixed is the environment as the starter is given it.

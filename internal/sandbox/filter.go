@@ -1,6 +1,11 @@
 package sandbox
 
-import "golang.org/x/sys/unix"
+import (
+	"cmp"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // filterRule answers a system call otherwise than by letting it through.
 type filterRule struct {
@@ -11,9 +16,10 @@ type filterRule struct {
 
 // condition is about an argument.
 type condition struct {
-	arg   int
-	is    comparison
-	value uint32
+	arg    int
+	is     comparison
+	value  uint32
+	values []uint32 // of oneOf
 }
 
 type comparison uint8
@@ -23,6 +29,7 @@ const (
 	differs                   // they are not
 	hasAny                    // they have any of the value's
 	hasNone                   // they have none of the value's
+	oneOf                     // they are one of the values
 	notNull                   // the 64 bits are not all zero
 )
 
@@ -62,8 +69,22 @@ func (a *assembler) jump(value uint32, same, other int) {
 	a.code = append(a.code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jt: uint8(same), Jf: uint8(other)})
 }
 
-// compile makes the program of a filter: calls of another architecture kill, the rules are looked at in their order,
-// and whatever they do not answer is let through.
+// atLeast does the same for at least the value, and less.
+func (a *assembler) atLeast(value uint32, same, other int) {
+	a.code = append(a.code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: value, Jt: uint8(same), Jf: uint8(other)})
+}
+
+// jumpAlways goes on by so many instructions more.
+func (a *assembler) jumpAlways(skip int) {
+	a.code = append(a.code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(skip)})
+}
+
+// maxJump is how far a conditional jump goes.
+const maxJump = 255
+
+// compile makes the program of a filter: calls of another architecture kill, rules for the same call are looked at in
+// their order, and whatever they do not answer is let through. The kernel runs a filter once for every call that there
+// is when it is loaded, so the way to the rules of a call is a binary search.
 func compile(rules []filterRule) []unix.SockFilter {
 	var a assembler
 	a.load(offsetArch)
@@ -71,16 +92,56 @@ func compile(rules []filterRule) []unix.SockFilter {
 	a.answer(answerKill)
 	a.load(offsetCall)
 	if foreignCalls != 0 {
-		a.code = append(a.code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: foreignCalls, Jf: 1})
+		a.atLeast(foreignCalls, 0, 1)
 		a.answer(answerRefused)
 	}
-	for _, rule := range rules {
-		body := rule.body()
-		a.jump(uint32(rule.call), 0, len(body))
-		a.code = append(a.code, body...)
+	rules = slices.Clone(rules)
+	slices.SortStableFunc(rules, func(a, b filterRule) int { return cmp.Compare(a.call, b.call) })
+	return append(a.code, searchRules(rules)...)
+}
+
+// fewRules are looked at one after the other.
+const fewRules = 8
+
+// searchRules finds the rules of the call that is loaded, which are in the order of calls.
+func searchRules(rules []filterRule) []unix.SockFilter {
+	middle := len(rules) / 2
+	for middle > 0 && rules[middle].call == rules[middle-1].call {
+		middle--
 	}
-	a.answer(answerAllow)
-	return a.code
+	if len(rules) <= fewRules || middle == 0 {
+		return tryRules(rules)
+	}
+	var a assembler
+	lower := searchRules(rules[:middle])
+	if len(lower) <= maxJump {
+		a.atLeast(uint32(rules[middle].call), len(lower), 0)
+	} else {
+		a.atLeast(uint32(rules[middle].call), 0, 1)
+		a.jumpAlways(len(lower))
+	}
+	a.code = append(a.code, lower...)
+	return append(a.code, searchRules(rules[middle:])...)
+}
+
+// tryRules looks at one rule after the other. Those that refuse always share the answer, which is the last instruction.
+func tryRules(rules []filterRule) []unix.SockFilter {
+	code := []unix.SockFilter{
+		{Code: unix.BPF_RET | unix.BPF_K, K: answerAllow},
+		{Code: unix.BPF_RET | unix.BPF_K, K: answerRefused},
+	}
+	for _, rule := range slices.Backward(rules) {
+		var a assembler
+		if len(rule.when) == 0 && rule.answer == answerRefused && len(code) <= maxJump {
+			a.jump(uint32(rule.call), len(code)-1, 0)
+		} else {
+			body := rule.body()
+			a.jump(uint32(rule.call), 0, len(body))
+			a.code = append(a.code, body...)
+		}
+		code = append(a.code, code...)
+	}
+	return code
 }
 
 // body is what follows the comparison of the call. If it does not answer it leaves the call loaded.
@@ -122,6 +183,11 @@ func (c condition) test(skip int) []unix.SockFilter {
 	case hasNone:
 		a.mask(c.value)
 		a.jump(0, 0, skip)
+	case oneOf:
+		for i, value := range c.values {
+			a.jump(value, len(c.values)-i, 0)
+		}
+		a.jumpAlways(skip)
 	case notNull:
 		a.jump(0, 0, 2)
 		a.load(high)

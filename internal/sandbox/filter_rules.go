@@ -66,14 +66,13 @@ const cloneNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEW
 // namespaceRules refuse new namespaces. The flags of clone3 are in memory, where a filter cannot look: without it
 // programs use clone.
 var namespaceRules = []filterRule{
-	{call: unix.SYS_CLONE, answer: answerRefused, when: []condition{{0, hasAny, cloneNamespaces}}},
+	{call: unix.SYS_CLONE, answer: answerRefused, when: []condition{{arg: 0, is: hasAny, value: cloneNamespaces}}},
 	{call: unix.SYS_CLONE3, answer: answerMissing},
 }
 
 // terminalRules refuse to put input into a terminal, which whoever reads it next would take for typed.
 var terminalRules = []filterRule{
-	{call: unix.SYS_IOCTL, answer: answerRefused, when: []condition{{1, equal, unix.TIOCSTI}}},
-	{call: unix.SYS_IOCTL, answer: answerRefused, when: []condition{{1, equal, tioclinux}}},
+	{call: unix.SYS_IOCTL, answer: answerRefused, when: []condition{{arg: 1, is: oneOf, values: []uint32{unix.TIOCSTI, tioclinux}}}},
 }
 
 const tioclinux = 0x541c
@@ -89,11 +88,11 @@ const socketType = 0xf
 // networkRules let stream and packet socket pairs pass, which cannot send to an address. A pair of datagram sockets
 // could, through sendmsg, whose address is in memory.
 var networkRules = []filterRule{
-	{call: unix.SYS_SENDTO, answer: answerRefused, when: []condition{{4, notNull, 0}}},
-	{call: unix.SYS_SOCKETPAIR, answer: answerRefused, when: []condition{{0, differs, unix.AF_UNIX}}},
+	{call: unix.SYS_SENDTO, answer: answerRefused, when: []condition{{arg: 4, is: notNull, value: 0}}},
+	{call: unix.SYS_SOCKETPAIR, answer: answerRefused, when: []condition{{arg: 0, is: differs, value: unix.AF_UNIX}}},
 	// Of all types only SOCK_STREAM, 1, and SOCK_SEQPACKET, 5, have bit 0 and neither bit 1 nor 3.
-	{call: unix.SYS_SOCKETPAIR, answer: answerRefused, when: []condition{{1, hasNone, unix.SOCK_STREAM}}},
-	{call: unix.SYS_SOCKETPAIR, answer: answerRefused, when: []condition{{1, hasAny, socketType &^ unix.SOCK_SEQPACKET}}},
+	{call: unix.SYS_SOCKETPAIR, answer: answerRefused, when: []condition{{arg: 1, is: hasNone, value: unix.SOCK_STREAM}}},
+	{call: unix.SYS_SOCKETPAIR, answer: answerRefused, when: []condition{{arg: 1, is: hasAny, value: socketType &^ unix.SOCK_SEQPACKET}}},
 }
 
 // outsideRefused are ways to exchange data with any process of the same user.
@@ -105,15 +104,15 @@ var outsideRefused = []uintptr{
 // outsideRules let a thread change only its own limits and priorities: Landlock does not fence those of others, and a
 // limit of processor time ends a process as well as a signal does.
 var outsideRules = []filterRule{
-	{call: unix.SYS_PRLIMIT64, answer: answerRefused, when: []condition{{0, differs, 0}}},
-	{call: unix.SYS_SCHED_SETAFFINITY, answer: answerRefused, when: []condition{{0, differs, 0}}},
-	{call: unix.SYS_SCHED_SETSCHEDULER, answer: answerRefused, when: []condition{{0, differs, 0}}},
-	{call: unix.SYS_SCHED_SETPARAM, answer: answerRefused, when: []condition{{0, differs, 0}}},
-	{call: unix.SYS_SCHED_SETATTR, answer: answerRefused, when: []condition{{0, differs, 0}}},
-	{call: unix.SYS_SETPRIORITY, answer: answerRefused, when: []condition{{0, differs, unix.PRIO_PROCESS}}},
-	{call: unix.SYS_SETPRIORITY, answer: answerRefused, when: []condition{{1, differs, 0}}},
-	{call: unix.SYS_IOPRIO_SET, answer: answerRefused, when: []condition{{0, differs, ioprioProcess}}},
-	{call: unix.SYS_IOPRIO_SET, answer: answerRefused, when: []condition{{1, differs, 0}}},
+	{call: unix.SYS_PRLIMIT64, answer: answerRefused, when: []condition{{arg: 0, is: differs, value: 0}}},
+	{call: unix.SYS_SCHED_SETAFFINITY, answer: answerRefused, when: []condition{{arg: 0, is: differs, value: 0}}},
+	{call: unix.SYS_SCHED_SETSCHEDULER, answer: answerRefused, when: []condition{{arg: 0, is: differs, value: 0}}},
+	{call: unix.SYS_SCHED_SETPARAM, answer: answerRefused, when: []condition{{arg: 0, is: differs, value: 0}}},
+	{call: unix.SYS_SCHED_SETATTR, answer: answerRefused, when: []condition{{arg: 0, is: differs, value: 0}}},
+	{call: unix.SYS_SETPRIORITY, answer: answerRefused, when: []condition{{arg: 0, is: differs, value: unix.PRIO_PROCESS}}},
+	{call: unix.SYS_SETPRIORITY, answer: answerRefused, when: []condition{{arg: 1, is: differs, value: 0}}},
+	{call: unix.SYS_IOPRIO_SET, answer: answerRefused, when: []condition{{arg: 0, is: differs, value: ioprioProcess}}},
+	{call: unix.SYS_IOPRIO_SET, answer: answerRefused, when: []condition{{arg: 1, is: differs, value: 0}}},
 }
 
 const ioprioProcess = 1
@@ -127,17 +126,11 @@ var metadataRefused = []uintptr{
 
 // fileIoctlRules refuse what changes files that are only open for reading. Others of these need more than their owner
 // has, or a file open for writing.
-var fileIoctlRules = func() []filterRule {
-	var rules []filterRule
-	for _, request := range []uint32{
-		fsSetFlags, fsSetFlags32, fsSetVersion, fsSetVersion32, fsSetExtendedAttributes, fsSetEncryptionPolicy, fsEnableVerity,
-		btrfsSubvolumeCreate, btrfsSubvolumeCreate2, btrfsSnapshotCreate, btrfsSnapshotCreate2, btrfsSnapshotDestroy,
-		btrfsSnapshotDestroy2, btrfsSubvolumeSetFlags,
-	} {
-		rules = append(rules, filterRule{call: unix.SYS_IOCTL, answer: answerRefused, when: []condition{{1, equal, request}}})
-	}
-	return rules
-}()
+var fileIoctlRules = []filterRule{{call: unix.SYS_IOCTL, answer: answerRefused, when: []condition{{arg: 1, is: oneOf, values: []uint32{
+	fsSetFlags, fsSetFlags32, fsSetVersion, fsSetVersion32, fsSetExtendedAttributes, fsSetEncryptionPolicy, fsEnableVerity,
+	btrfsSubvolumeCreate, btrfsSubvolumeCreate2, btrfsSnapshotCreate, btrfsSnapshotCreate2, btrfsSnapshotDestroy,
+	btrfsSnapshotDestroy2, btrfsSubvolumeSetFlags,
+}}}}}
 
 // Requests of ioctl, for a structure of which the number has the size.
 const (
