@@ -1,0 +1,472 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// eachBackend runs a test with the one and with the other, with a plan that lets everything be read.
+func eachBackend(t *testing.T, test func(t *testing.T, sandboxes *Sandboxes, plan *Plan)) {
+	t.Helper()
+	for _, backend := range []Backend{Bubblewrap, Landlock} {
+		t.Run(backend.String(), func(t *testing.T) {
+			test(t, probed(t, backend), resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}}))
+		})
+	}
+}
+
+func TestArgumentsAndEnvironmentAreExact(t *testing.T) {
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		argv := testproc.Argv("args", "", "a b", "--", "\xff")
+		argv[0] = "another name"
+		output, _ := runProgram(t, sandboxes, plan, Program{Path: testproc.Argv("args")[0], Argv: argv, Dir: "/"})
+		var said []string
+		if err := json.Unmarshal([]byte(output), &said); err != nil || !reflect.DeepEqual(said, []string{"another name", "", "a b", "--", "\ufffd"}) {
+			t.Errorf("arguments: %q, %v", output, err)
+		}
+		env := []string{"B=1", "A=", "B=2", "PWD=elsewhere", ".X=y", "LD_PRELOAD=/nowhere.so"}
+		output, _ = runProgram(t, sandboxes, plan, Program{Path: "/bin/cat", Argv: []string{"cat", "/proc/self/environ"}, Env: env, Dir: "/"})
+		complaint, output, _ := strings.Cut(output, "ignored.\n")
+		if want := strings.Join(env, "\x00") + "\x00"; output != want {
+			t.Errorf("environment: %q, want %q", output, want)
+		}
+		if count := strings.Count(complaint, "/nowhere.so"); count != 1 { // only cat was to be given it
+			t.Errorf("%d programs obeyed the environment: %s", count, complaint)
+		}
+	})
+}
+
+func TestExitIsReported(t *testing.T) {
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		for _, code := range []string{"0", "1", "42", "255"} {
+			argv := testproc.Argv("exit", code)
+			if _, status := runProgram(t, sandboxes, plan, Program{Path: argv[0], Argv: argv, Dir: "/"}); !status.Exited() || code != itoa(status.ExitStatus()) {
+				t.Errorf("exit %s: status %#x", code, status)
+			}
+		}
+		argv := testproc.Argv("signal-self", "15")
+		_, status := runProgram(t, sandboxes, plan, Program{Path: argv[0], Argv: argv, Dir: "/"})
+		confinement, err := sandboxes.Confine(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if byCode := confinement.Report().ExitByCode; byCode != status.Exited() || byCode && status.ExitStatus() != 128+15 || !byCode && status.Signal() != syscall.SIGTERM {
+			t.Errorf("signal 15: status %#x, by code: %v", status, byCode)
+		}
+	})
+}
+
+func itoa(n int) string { text, _ := json.Marshal(n); return string(text) }
+
+// TestStatusIsThatOfAnyProcess compares what a confined program finds with what any finds.
+func TestStatusIsThatOfAnyProcess(t *testing.T) {
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		argv := testproc.Argv("status")
+		output, _, err := inTerminal(Program{Path: argv[0], Argv: argv, Dir: "/usr"}, sandboxes, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s testproc.Status
+		if err := json.Unmarshal([]byte(output), &s); err != nil {
+			t.Fatalf("%v: %q", err, output)
+		}
+		if s.Cwd != "/usr" || !s.Terminal || !s.ControllingTerminal || len(s.NonBlocking) > 0 || len(s.Descriptors) != 3 {
+			t.Errorf("wrong facts: %+v", s)
+		}
+		status, _ := runProgram(t, sandboxes, plan, Program{Path: "/bin/cat", Argv: []string{"cat", "/proc/self/status"}, Dir: "/"})
+		for _, line := range []string{"SigBlk:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000"} {
+			if !strings.Contains(status, line+"\n") {
+				t.Errorf("no line %q in %s", line, status)
+			}
+		}
+	})
+}
+
+func TestTerminalHasAName(t *testing.T) {
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		output, status, err := inTerminal(Program{Path: "/usr/bin/tty", Argv: []string{"tty"}, Dir: "/"}, sandboxes, plan)
+		if err != nil || status != 0 || !strings.HasPrefix(output, "/dev/") {
+			t.Errorf("tty said %q: %#x, %v", output, status, err)
+		}
+	})
+}
+
+// TestSignalsReachTheProgram ends a program by the signal of its process group that it handles: whoever is between must
+// not end of it.
+func TestSignalsReachTheProgram(t *testing.T) {
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		argv := testproc.Argv("trap-term")
+		ours, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ours.Close()
+		program := Program{Path: argv[0], Argv: argv, Dir: "/", Terminal: -1, Files: []int{int(theirs.Fd()), int(theirs.Fd()), int(theirs.Fd())}}
+		pid, release, err := launchProgram(program, sandboxes, plan)
+		_ = theirs.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		if _, err := io.ReadFull(ours, make([]byte, len("ready\n"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Kill(-pid, unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(ours)
+		if status := reap(pid); string(rest) != "terminated\n" || err != nil || status.ExitStatus() != 7 {
+			t.Errorf("it said %q and ended with %#x: %v", rest, status, err)
+		}
+	})
+}
+
+// TestKillLeavesNothing kills only the process that was spawned and those of its group, of which the program is one.
+func TestKillLeavesNothing(t *testing.T) {
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		argv := testproc.Argv("ignore-term")
+		ours, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ours.Close()
+		program := Program{Path: argv[0], Argv: argv, Dir: "/", Terminal: -1, Files: []int{int(theirs.Fd()), int(theirs.Fd()), int(theirs.Fd())}}
+		pid, release, err := launchProgram(program, sandboxes, plan)
+		_ = theirs.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		end(pid)
+		if _, err := io.ReadAll(ours); err != nil { // it ends when nobody holds the pipe
+			t.Error(err)
+		}
+	})
+}
+
+func TestOutputEndsWithTheProgramsOwn(t *testing.T) {
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		argv := testproc.Argv("close-stdout")
+		ours, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ours.Close()
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer null.Close()
+		program := Program{Path: argv[0], Argv: argv, Dir: "/", Terminal: -1, Files: []int{int(null.Fd()), int(theirs.Fd()), int(null.Fd())}}
+		pid, release, err := launchProgram(program, sandboxes, plan)
+		_ = theirs.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		defer end(pid)
+		if said, err := io.ReadAll(ours); string(said) != "ready\n" || err != nil { // the program itself goes on
+			t.Errorf("it said %q: %v", said, err)
+		}
+	})
+}
+
+func TestWhatCannotBeExecuted(t *testing.T) {
+	dir := build(t, "script = #!/nowhere/sh\n", "text = hello", "hidden/")
+	if err := errors.Join(os.Chmod(dir+"/script", 0o755), os.Chmod(dir+"/text", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		for path, want := range map[string]syscall.Errno{
+			dir + "/missing": unix.ENOENT, dir + "/script": unix.ENOENT, dir + "/text": unix.ENOEXEC, dir: unix.EACCES,
+		} {
+			_, _, err := tryProgram(t, sandboxes, plan, Program{Path: path, Argv: []string{path}, Dir: "/"})
+			var typed *Error
+			if !errors.As(err, &typed) || typed.Kind != NotExecuted || typed.Errno != want || typed.Path != path {
+				t.Errorf("%s: %v, want %v", path, err, want)
+			}
+		}
+		_, _, err := tryProgram(t, sandboxes, plan, Program{Path: "/bin/true", Argv: []string{"true"}, Dir: dir + "/missing"})
+		if err == nil || !strings.Contains(strings.ToLower(err.Error()), "no such file") {
+			t.Errorf("a missing directory: %v", err)
+		}
+	})
+}
+
+func TestStartIsGivenUp(t *testing.T) {
+	sandboxes := probed(t, Bubblewrap)
+	confinement, err := sandboxes.Confine(resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("the caller has gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	pid := 0
+	_, err = confinement.Start(ctx, Program{Path: "/bin/true", Argv: []string{"true"}, Dir: "/", Files: []int{0, 1, 2}, Terminal: -1}, func(p Program) (err error) {
+		// Something that never becomes the program.
+		argv := testproc.Argv("sleep")
+		p.Path, p.Argv, p.Env = argv[0], argv, nil
+		pid, err = forkExec(p)
+		cancel(why)
+		return err
+	})
+	end(pid)
+	if !errors.Is(err, why) {
+		t.Errorf("got %v, want %v", err, why)
+	}
+}
+
+func TestSpawnsErrorIsReturned(t *testing.T) {
+	why := errors.New("no processes left")
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		confinement, err := sandboxes.Confine(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program := Program{Path: "/bin/true", Argv: []string{"true"}, Dir: "/", Files: []int{0, 1, 2}, Terminal: -1}
+		if _, err := confinement.Start(t.Context(), program, func(Program) error { return why }); !errors.Is(err, why) {
+			t.Errorf("got %v, want %v", err, why)
+		}
+	})
+}
+
+// TestUnrestrictedFiles restricts the network alone.
+func TestUnrestrictedFiles(t *testing.T) {
+	dir := build(t, "file = x")
+	for _, backend := range []Backend{Bubblewrap, Landlock} {
+		t.Run(backend.String(), func(t *testing.T) {
+			sandboxes, plan := probed(t, backend), resolve(t, Policy{Unrestricted: true})
+			script := "echo y > " + dir + "/file && chmod 600 " + dir + "/file && touch " + dir + "/new"
+			if output, status := runProgram(t, sandboxes, plan, shell(script)); status != 0 {
+				t.Errorf("%#x: %s", status, output)
+			}
+			if err := os.Remove(dir + "/new"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func shell(script string) Program {
+	return Program{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: "/"}
+}
+
+// TestNetworkEnabled shows that it is the filter and the namespace that keep programs from the network, and nothing
+// else.
+func TestNetworkEnabled(t *testing.T) {
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, _ *Plan) {
+		plan := resolve(t, Policy{Network: NetworkEnabled, Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
+		dir := build(t, "work/")
+		server := &attemptServer{stage: stage{Base: dir, Dir: dir + "/work"}}
+		text, err := json.Marshal(server.stage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"listen by TCP", "use netlink"} {
+			if said := run(t, sandboxes, plan, "sandbox-attempt", name, string(text)); said != "it worked" {
+				t.Errorf("%s: %s", name, said)
+			}
+		}
+	})
+}
+
+// TestOrdinaryProgramsRun builds something, as programs do.
+func TestOrdinaryProgramsRun(t *testing.T) {
+	dir := build(t, "w/main.c = #include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n")
+	plan := resolve(t, Policy{Entries: []Entry{
+		{Special: SpecialMinimal, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}, {Path: "/dev/null", Access: AccessWrite},
+	}})
+	script := "cd " + dir + "/w && mkdir -p a && TMPDIR=$PWD gcc -o a/hello main.c && ./a/hello | tee out && cp -p out out2 && chmod 700 out2 && mv out2 a/ && tar cf t.tar a && rm -r a && tar xf t.tar && seq 100000 | sort -n --parallel=2 | tail -1"
+	if output, status := runProgram(t, probed(t, Bubblewrap), plan, shell(script)); status != 0 || output != "hello\n100000\n" {
+		t.Errorf("%#x: %s", status, output)
+	}
+}
+
+func TestProtectedPlacesStay(t *testing.T) {
+	dir := build(t, "w/.git/config = x", "w/deep/er/.env = secret", "w/deep/other = x", "v/")
+	policy := Policy{WorkspaceRoots: []string{dir + "/w"}, Entries: []Entry{
+		{Special: SpecialRoot, Access: AccessRead}, {Special: SpecialProjectRoots, Access: AccessWrite},
+		{Glob: dir + "/w/**/.env", Access: AccessNone}, {Path: dir + "/w/x/y", Access: AccessNone},
+	}}
+	plan := resolve(t, policy)
+	sandboxes := probed(t, Bubblewrap)
+	for script, works := range map[string]bool{
+		"echo > w/new":                true,
+		"echo > w/deep/er/new":        true,
+		"mkdir w/dir && mv w/dir w/d": true,
+		"cat w/.git/config":           true,
+		"echo > w/.git/config":        false,
+		"rm -r w/.git/config":         false,
+		"mv w/.git w/git":             false,
+		"mkdir w/.agents":             false,
+		"echo > w/.codex":             false,
+		"echo > w/.codex/x":           false,
+		"ln -s /tmp w/.agents2":       true,
+		"rmdir w/.agents":             false,
+		"mv w/.agents w/a":            false,
+		"mkdir w/x":                   false,
+		"mkdir -p w/x/y":              false,
+		"cat w/deep/er/.env":          false,
+		"chmod 700 w/deep/er/.env":    false,
+		"rm w/deep/er/.env":           false,
+		"mv w/deep w/moved":           false,
+		"mv w/deep/er w/moved":        false,
+		"mv w/deep/other w/deep/o":    true,
+		"mv w w2":                     false,
+	} {
+		output, status := runProgram(t, sandboxes, plan, shell("cd "+dir+" && "+script))
+		if (status == 0) != works {
+			t.Errorf("%s: %#x %s", script, status, output)
+		}
+	}
+	for _, name := range []string{"w/.agents", "w/.codex", "w/x"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s was left behind: %v", name, err)
+		}
+	}
+	if len(sandboxes.reserved.uses) > 0 {
+		t.Errorf("placeholders are still held: %v", sandboxes.reserved.uses)
+	}
+}
+
+// TestPlaceholdersAreShared ends one of two programs that need the same placeholder, and puts something into it.
+func TestPlaceholdersAreShared(t *testing.T) {
+	dir := build(t, "w/")
+	plan := resolve(t, Policy{WorkspaceRoots: []string{dir + "/w"}, Entries: []Entry{
+		{Special: SpecialRoot, Access: AccessRead}, {Special: SpecialProjectRoots, Access: AccessWrite}}})
+	sandboxes := probed(t, Bubblewrap)
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	program := shell("read line; mkdir " + dir + "/w/.git 2>/dev/null")
+	program.Files, program.Terminal = []int{int(ours.Fd()), 1, 2}, -1
+	pid, release, err := launchProgram(program, sandboxes, plan)
+	_ = ours.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, status := runProgram(t, sandboxes, plan, shell("true")); status != 0 {
+		t.Error(status)
+	}
+	if _, err := theirs.WriteString("go\n"); err != nil {
+		t.Fatal(err)
+	}
+	if status := reap(pid); status == 0 {
+		t.Error("a protected directory came into being after another program had ended")
+	}
+	if err := os.WriteFile(dir+"/w/.git/config", nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	release()
+	if _, err := os.Stat(dir + "/w/.git/config"); err != nil {
+		t.Errorf("what somebody else has put into it is gone: %v", err)
+	}
+	if _, err := os.Stat(dir + "/w/.agents"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a placeholder was left behind: %v", err)
+	}
+}
+
+// TestPlacesThatChangedAreNotTrusted swaps a place for a link between the plan and the start.
+func TestPlacesThatChangedAreNotTrusted(t *testing.T) {
+	for _, backend := range []Backend{Bubblewrap, Landlock} {
+		t.Run(backend.String(), func(t *testing.T) {
+			dir := build(t, "w/", "secret/")
+			plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}})
+			if err := errors.Join(os.Remove(dir+"/w"), os.Symlink("secret", dir+"/w")); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := tryProgram(t, probed(t, backend), plan, shell("true"))
+			var typed *Error
+			if !errors.As(err, &typed) || typed.Kind != NotStarted || typed.Path != dir+"/w" {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestTheStrongestThatCanIsChosen(t *testing.T) {
+	dir := build(t, "w/.git/")
+	plain := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
+	holes := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}})
+	for _, test := range []struct {
+		without []Backend
+		plan    *Plan
+		want    Backend // 0: none
+	}{
+		{nil, plain, Bubblewrap},
+		{nil, holes, Bubblewrap},
+		{[]Backend{Bubblewrap}, plain, Landlock},
+		{[]Backend{Bubblewrap}, holes, 0},
+		{[]Backend{Bubblewrap, Landlock}, plain, 0},
+	} {
+		sandboxes := Probe(t.Context(), Options{Without: test.without})
+		confinement, err := sandboxes.Confine(test.plan)
+		var typed *Error
+		switch {
+		case test.want == 0:
+			if !errors.As(err, &typed) || typed.Kind != Unavailable || len(typed.Reasons) != 2 {
+				t.Errorf("without %v: %v", test.without, err)
+			}
+		case err != nil:
+			t.Errorf("without %v: %v", test.without, err)
+		case confinement.Report().Backend != test.want:
+			t.Errorf("without %v: %v, want %v", test.without, confinement.Report().Backend, test.want)
+		}
+		sandboxes.Close()
+	}
+}
+
+// TestProbeFindsFault gives a probe programs in the place of bubblewrap that do not confine.
+func TestProbeFindsFault(t *testing.T) {
+	dir := build(t, "none = #!/bin/sh\nshift 3; exec \"$@\"\n", "fails = #!/bin/sh\necho it is broken >&2; exit 1\n")
+	for name, want := range map[string]string{"none": "a confined program could", "fails": "it is broken", "missing": "no such file"} {
+		path := filepath.Join(dir, name)
+		_ = os.Chmod(path, 0o755)
+		sandboxes := Probe(t.Context(), Options{Bubblewrap: path, Without: []Backend{Landlock}})
+		err := sandboxes.Statuses()[0].Err
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+		sandboxes.Close()
+	}
+	if sandboxes := Probe(t.Context(), Options{Bubblewrap: "bwrap", Without: []Backend{Landlock}}); sandboxes.Statuses()[0].Err == nil {
+		t.Error("a relative path was accepted")
+	}
+}
+
+// TestDeniedProcIsRefused: programs do not run without it.
+func TestDeniedProcIsRefused(t *testing.T) {
+	for _, path := range []string{"/proc", "/dev", "/proc/sys"} {
+		plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: path, Access: AccessNone}}})
+		if _, err := probed(t, Bubblewrap).Confine(plan); KindOf(err) != Unavailable {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestStatusesAreInOrder(t *testing.T) {
+	sandboxes := Probe(t.Context(), Options{Without: []Backend{Bubblewrap, Landlock}})
+	defer sandboxes.Close()
+	var order []Backend
+	for _, status := range sandboxes.Statuses() {
+		order = append(order, status.Backend)
+	}
+	if !slices.Equal(order, []Backend{Bubblewrap, Landlock}) {
+		t.Errorf("order %v", order)
+	}
+}
