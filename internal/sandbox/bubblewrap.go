@@ -157,8 +157,12 @@ func (b *bubblewrap) view(a *arguments, p Program) error {
 // mount puts one place into the view.
 func (b *bubblewrap) mount(a *arguments, m mount) error {
 	if m.missing {
-		if err := b.reserved.hold(m.path, a.launch); err != nil {
+		there, err := b.reserved.hold(m.path, a.launch)
+		if err != nil {
 			return failed(NotStarted, m.path, "does not exist and cannot be kept from coming into being", err)
+		}
+		if !there {
+			return nil
 		}
 	}
 	place, err := openPlace(m.path)

@@ -19,7 +19,8 @@
 // outside what is writable are refused with the rest. Processes outside are not seen. /proc, /dev and /dev/shm are
 // fresh: a plan neither grants nor denies anything there. The program is a grandchild of bubblewrap, whose own two
 // processes have every signal blocked, so that they end with the program and not before it; they are in its process
-// group. Whoever is told of bubblewrap's end is told 128+n where the program was ended by signal n.
+// group. If this process is root, /proc is read-only inside: to the kernel root is root, also in a namespace, and may
+// write system settings. Whoever is told of bubblewrap's end is told 128+n where the program was ended by signal n.
 //
 // # Landlock
 //
@@ -28,7 +29,8 @@
 // writes, the filter therefore refuses all such changes, inside the writable places too. Other processes are seen but
 // not touched: no signals, and nothing of their memory, environment, root or descriptors. The filter refuses what Landlock
 // does not fence: the limits and priorities of others (of other threads too), System V and POSIX message queues,
-// semaphores and shared memory. No terminals can be made.
+// semaphores and shared memory. No terminals can be made, and
+// /dev/shm is as it is outside.
 //
 // # What no backend does
 //

@@ -86,7 +86,6 @@ func serveAttempts(args []string) int {
 type attemptServer struct {
 	stage     stage
 	sandboxes *Sandboxes
-	terminal  *os.File
 	rounds    int
 }
 

@@ -62,6 +62,13 @@ func TestPlanIsLikeTheModel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	resolved := func(t *rapid.T, policy Policy) *Plan {
+		plan, err := policy.Resolve(t.Context(), Surroundings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
 	entries := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Entry {
 		return Entry{
 			Path:   rapid.SampledFrom(append([]string{"/"}, places...)).Draw(t, "path") + rapid.SampledFrom([]string{"", "/", "/.", "/missing"}).Draw(t, "end"),
@@ -69,14 +76,15 @@ func TestPlanIsLikeTheModel(t *testing.T) {
 		}
 	}), 0, 12)
 	rapid.Check(t, func(t *rapid.T) {
-		policy := Policy{Entries: entries.Draw(t, "entries")}
-		plan, err := policy.Resolve(t.Context(), Surroundings{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		policy, floor := Policy{Entries: entries.Draw(t, "entries")}, Policy{Entries: entries.Draw(t, "floor")}
+		plan := resolved(t, policy)
+		narrow := plan.Narrow(resolved(t, floor))
 		for _, place := range append(places, "/", "/usr", dir+"/missing", dir+"/a/missing") {
 			if got, want := plan.Access(place), model(policy.Entries, place); got != want {
 				t.Fatalf("%s: %v, want %v", place, got, want)
+			}
+			if got, want := narrow.Access(place), min(model(policy.Entries, place), model(floor.Entries, place)); got != want {
+				t.Fatalf("%s, narrowed: %v, want %v", place, got, want)
 			}
 		}
 	})

@@ -15,25 +15,28 @@ type placeholders struct {
 	uses map[string]int // guarded by mu
 }
 
-// hold makes the placeholder unless it is there. It is released with the launch, or by whoever takes it over from it.
-func (h *placeholders) hold(path string, l *launch) error {
+// hold makes the placeholder unless it is there, for a launch, and reports whether there is something to mount over. It
+// is released by whoever has the launch.
+func (h *placeholders) hold(path string, l *launch) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	dir, err := openPlace(filepath.Dir(path))
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unix.Close(dir)
 	err = unix.Mkdirat(dir, filepath.Base(path), 0o755)
 	switch {
 	case errors.Is(err, unix.EEXIST) && h.uses[path] == 0:
-		return nil // it has come into being: what it is now is not ours to remove
+		return true, nil // it has come into being: what it is now is not ours to remove
+	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES):
+		return false, nil // this user cannot make it, and the program is this user with less power
 	case err != nil && !errors.Is(err, unix.EEXIST):
-		return err
+		return false, err
 	}
 	h.uses[path]++
 	l.held = append(l.held, path)
-	return nil
+	return true, nil
 }
 
 // release gives up what was held.

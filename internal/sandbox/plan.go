@@ -59,6 +59,23 @@ func (p *Plan) Key() string {
 	return key.String()
 }
 
+// Narrow is the plan that grants only what both grant.
+func (p *Plan) Narrow(to *Plan) *Plan {
+	both := &Plan{network: min(p.network, to.network), unrestricted: p.unrestricted && to.unrestricted, links: slices.Clone(p.links)}
+	for _, l := range to.links {
+		if !slices.Contains(both.links, l) {
+			both.links = append(both.links, l)
+		}
+	}
+	for _, plan := range []*Plan{p, to} {
+		for path, r := range plan.rules {
+			r.access = min(p.Access(path), to.Access(path))
+			both.set(r)
+		}
+	}
+	return both
+}
+
 // set makes a rule, in place of the one that there may be.
 func (p *Plan) set(r rule) {
 	if p.rules == nil {

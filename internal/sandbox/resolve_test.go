@@ -155,6 +155,19 @@ func TestUnrestrictedGrantsEverything(t *testing.T) {
 	}
 }
 
+func TestNarrowKeepsTheLeast(t *testing.T) {
+	free := resolve(t, Policy{Unrestricted: true, Network: NetworkEnabled})
+	readOnly := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
+	for _, plan := range []*Plan{free.Narrow(readOnly), readOnly.Narrow(free), readOnly.Narrow(readOnly)} {
+		if plan.Key() != readOnly.Key() {
+			t.Errorf("got %s, want %s", plan.Key(), readOnly.Key())
+		}
+	}
+	if plan := free.Narrow(free); plan.Key() != free.Key() || plan.Confines() {
+		t.Errorf("got %s", plan.Key())
+	}
+}
+
 func TestResolveRefuses(t *testing.T) {
 	dir := build(t, "w/link -> ../secret", "secret/", "w/sub/", "file = x", "g/.git -> ../secret")
 	write := Entry{Path: dir + "/w", Access: AccessWrite}
