@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"os"
@@ -19,7 +18,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/testproc"
@@ -184,7 +182,7 @@ func (s *attemptServer) run(name string, sandboxes *Sandboxes) (said string, err
 		return "", err
 	}
 	argv := testproc.Argv("sandbox-attempt", name, string(text))
-	program := Program{Path: argv[0], Argv: argv, Env: []string{"A=B"}, Dir: s.stage.Base}
+	program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: s.stage.Base}
 	plan := (*Plan)(nil)
 	if sandboxes != nil {
 		policy := Policy{Entries: []Entry{
@@ -196,64 +194,6 @@ func (s *attemptServer) run(name string, sandboxes *Sandboxes) (said string, err
 	}
 	output, _, err := inTerminal(program, sandboxes, plan)
 	return output, err
-}
-
-// inTerminal runs a program that has a terminal for its input and a pipe for its output, and waits for it.
-func inTerminal(program Program, sandboxes *Sandboxes, plan *Plan) (output string, status unix.WaitStatus, err error) {
-	master, slave, err := pty.Open()
-	if err != nil {
-		return "", 0, err
-	}
-	defer master.Close()
-	ours, theirs, err := os.Pipe()
-	if err != nil {
-		_ = slave.Close()
-		return "", 0, err
-	}
-	defer ours.Close()
-	program.Files, program.Terminal = []int{int(slave.Fd()), int(theirs.Fd()), int(theirs.Fd())}, 0
-	pid, release, err := launchProgram(program, sandboxes, plan)
-	_, _ = slave.Close(), theirs.Close()
-	if err != nil {
-		return "", 0, err
-	}
-	defer release()
-	text, err := io.ReadAll(ours)
-	return string(text), reap(pid), err
-}
-
-// launchProgram starts a program in a session of its own, confined if there is a plan.
-func launchProgram(program Program, sandboxes *Sandboxes, plan *Plan) (pid int, release func(), err error) {
-	spawn := func(p Program) (err error) {
-		files := make([]uintptr, len(p.Files))
-		for i, fd := range p.Files {
-			files[i] = uintptr(fd)
-		}
-		pid, err = syscall.ForkExec(p.Path, p.Argv, &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: files, Sys: &syscall.SysProcAttr{
-			Setsid: true, Setctty: p.Terminal >= 0, Ctty: max(p.Terminal, 0),
-		}})
-		return err
-	}
-	if sandboxes == nil {
-		return pid, func() {}, spawn(program)
-	}
-	confinement, err := sandboxes.Confine(plan)
-	if err != nil {
-		return 0, nil, err
-	}
-	release, err = confinement.Start(context.Background(), program, spawn)
-	if err != nil && pid != 0 {
-		end(pid)
-	}
-	return pid, release, err
-}
-
-func reap(pid int) (status unix.WaitStatus) {
-	for {
-		if _, err := unix.Wait4(pid, &status, 0, nil); !errors.Is(err, unix.EINTR) {
-			return status
-		}
-	}
 }
 
 // nobody is a user that owns nothing.
@@ -306,7 +246,7 @@ func serveAs(t *testing.T, backend Backend, user uint32) map[string]outcome {
 		Credential:   &syscall.Credential{Uid: user, Gid: user},
 		Unshareflags: unix.CLONE_NEWNS, // what is mounted goes with it
 	}
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + work, "SECRET=" + secret}
+	command.Env = []string{promptExit, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + work, "SECRET=" + secret}
 	command.Stderr = os.Stderr
 	output, err := command.Output()
 	removeCgroup(t, command.Process.Pid)

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/execwire/execwire/internal/testproc"
@@ -190,62 +188,4 @@ func compareAccess(t *testing.T, sandboxes *Sandboxes, plan *Plan, places []stri
 			t.Errorf("%s\n%s: %s, want %s", of, file, said[file], want)
 		}
 	}
-}
-
-// probed returns sandboxes with one backend, which has to work.
-func probed(t *testing.T, backend Backend) *Sandboxes {
-	t.Helper()
-	sandboxes := Probe(t.Context(), Options{Without: others(backend)})
-	t.Cleanup(sandboxes.Close)
-	if err := sandboxes.statuses[backend-1].Err; err != nil {
-		t.Fatal(err)
-	}
-	return sandboxes
-}
-
-// run runs a program of testproc confined, and returns what it wrote.
-func run(t *testing.T, sandboxes *Sandboxes, plan *Plan, name string, args ...string) string {
-	t.Helper()
-	argv := testproc.Argv(name, args...)
-	output, status := runProgram(t, sandboxes, plan, Program{Path: argv[0], Argv: argv, Dir: "/"})
-	if !status.Exited() || status.ExitStatus() != 0 {
-		t.Fatalf("%s ended with %#x: %s", name, status, output)
-	}
-	return output
-}
-
-// runProgram runs a program with nothing to read, and returns what it wrote to its output and errors.
-func runProgram(t *testing.T, sandboxes *Sandboxes, plan *Plan, program Program) (string, unix.WaitStatus) {
-	t.Helper()
-	output, status, err := tryProgram(t, sandboxes, plan, program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return output, status
-}
-
-func tryProgram(t *testing.T, sandboxes *Sandboxes, plan *Plan, program Program) (string, unix.WaitStatus, error) {
-	t.Helper()
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	ours, theirs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ours.Close()
-	program.Files, program.Terminal = []int{int(null.Fd()), int(theirs.Fd()), int(theirs.Fd())}, -1
-	pid, release, err := launchProgram(program, sandboxes, plan)
-	_ = theirs.Close()
-	if err != nil {
-		return "", 0, err
-	}
-	defer release()
-	var text bytes.Buffer
-	if _, err := text.ReadFrom(ours); err != nil {
-		t.Fatal(err)
-	}
-	return text.String(), reap(pid), nil
 }

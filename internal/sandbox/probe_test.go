@@ -1,6 +1,13 @@
 package sandbox
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
 
 func TestEveryBackendWorksHere(t *testing.T) {
 	s := Probe(t.Context(), Options{})
@@ -9,5 +16,77 @@ func TestEveryBackendWorksHere(t *testing.T) {
 		if status.Err != nil {
 			t.Errorf("%v: %v", status.Backend, status.Err)
 		}
+	}
+}
+
+func TestTheStrongestThatCanIsChosen(t *testing.T) {
+	dir := build(t, "w/.git/")
+	plain := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
+	holes := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}})
+	for _, test := range []struct {
+		without []Backend
+		plan    *Plan
+		want    Backend // 0: none
+	}{
+		{nil, plain, Bubblewrap},
+		{nil, holes, Bubblewrap},
+		{[]Backend{Bubblewrap}, plain, Landlock},
+		{[]Backend{Bubblewrap}, holes, 0},
+		{[]Backend{Bubblewrap, Landlock}, plain, 0},
+	} {
+		sandboxes := Probe(t.Context(), Options{Without: test.without})
+		confinement, err := sandboxes.Confine(test.plan)
+		var typed *Error
+		switch {
+		case test.want == 0:
+			if !errors.As(err, &typed) || typed.Kind != Unavailable || len(typed.Reasons) != 2 {
+				t.Errorf("without %v: %v", test.without, err)
+			}
+		case err != nil:
+			t.Errorf("without %v: %v", test.without, err)
+		case confinement.Report().Backend != test.want:
+			t.Errorf("without %v: %v, want %v", test.without, confinement.Report().Backend, test.want)
+		}
+		sandboxes.Close()
+	}
+}
+
+// TestProbeFindsFault gives a probe programs in the place of bubblewrap that do not confine.
+func TestProbeFindsFault(t *testing.T) {
+	dir := build(t, "none = #!/bin/sh\nshift 3; exec \"$@\"\n", "fails = #!/bin/sh\necho it is broken >&2; exit 1\n")
+	for name, want := range map[string]string{"none": "a confined program could", "fails": "it is broken", "missing": "no such file"} {
+		path := filepath.Join(dir, name)
+		_ = os.Chmod(path, 0o755)
+		sandboxes := Probe(t.Context(), Options{Bubblewrap: path, Without: []Backend{Landlock}})
+		err := sandboxes.Statuses()[0].Err
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+		sandboxes.Close()
+	}
+	if sandboxes := Probe(t.Context(), Options{Bubblewrap: "bwrap", Without: []Backend{Landlock}}); sandboxes.Statuses()[0].Err == nil {
+		t.Error("a relative path was accepted")
+	}
+}
+
+// TestDeniedProcIsRefused: programs do not run without it.
+func TestDeniedProcIsRefused(t *testing.T) {
+	for _, path := range []string{"/proc", "/dev", "/proc/sys"} {
+		plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: path, Access: AccessNone}}})
+		if _, err := probed(t, Bubblewrap).Confine(plan); KindOf(err) != Unavailable {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestStatusesAreInOrder(t *testing.T) {
+	sandboxes := Probe(t.Context(), Options{Without: []Backend{Bubblewrap, Landlock}})
+	defer sandboxes.Close()
+	var order []Backend
+	for _, status := range sandboxes.Statuses() {
+		order = append(order, status.Backend)
+	}
+	if !slices.Equal(order, []Backend{Bubblewrap, Landlock}) {
+		t.Errorf("order %v", order)
 	}
 }

@@ -2,49 +2,11 @@ package sandbox
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
-
-// build makes files in a new directory: "d/" is a directory, "l -> t" a link, "f = c" a file with that content. It
-// returns the directory, by its real path.
-func build(t *testing.T, files ...string) string {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		name, content, isFile := strings.Cut(file, " = ")
-		name, target, isLink := strings.Cut(name, " -> ")
-		path := filepath.Join(dir, name)
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		switch {
-		case isLink:
-			err = errors.Join(err, os.Symlink(strings.ReplaceAll(target, "$DIR", dir), path))
-		case isFile:
-			err = errors.Join(err, os.WriteFile(path, []byte(strings.ReplaceAll(content, "$DIR", dir)), 0o644))
-		default:
-			err = errors.Join(err, os.MkdirAll(path, 0o755))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-func resolve(t *testing.T, policy Policy) *Plan {
-	t.Helper()
-	plan, err := policy.Resolve(t.Context(), Surroundings{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
-}
 
 // expectAccess wants of each path, given as "access path", what the plan grants there.
 func expectAccess(t *testing.T, plan *Plan, dir string, want ...string) {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,21 +16,11 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// eachBackend runs a test with the one and with the other, with a plan that lets everything be read.
-func eachBackend(t *testing.T, test func(t *testing.T, sandboxes *Sandboxes, plan *Plan)) {
-	t.Helper()
-	for _, backend := range []Backend{Bubblewrap, Landlock} {
-		t.Run(backend.String(), func(t *testing.T) {
-			test(t, probed(t, backend), resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}}))
-		})
-	}
-}
-
 func TestArgumentsAndEnvironmentAreExact(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		argv := testproc.Argv("args", "", "a b", "--", "\xff")
 		argv[0] = "another name"
-		output, _ := runProgram(t, sandboxes, plan, Program{Path: testproc.Argv("args")[0], Argv: argv, Dir: "/"})
+		output, _ := runProgram(t, sandboxes, plan, Program{Path: testproc.Argv("args")[0], Argv: argv, Env: []string{promptExit}, Dir: "/"})
 		var said []string
 		if err := json.Unmarshal([]byte(output), &said); err != nil || !reflect.DeepEqual(said, []string{"another name", "", "a b", "--", "\ufffd"}) {
 			t.Errorf("arguments: %q, %v", output, err)
@@ -53,12 +41,12 @@ func TestExitIsReported(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		for _, code := range []string{"0", "1", "42", "255"} {
 			argv := testproc.Argv("exit", code)
-			if _, status := runProgram(t, sandboxes, plan, Program{Path: argv[0], Argv: argv, Dir: "/"}); !status.Exited() || code != itoa(status.ExitStatus()) {
+			if _, status := runProgram(t, sandboxes, plan, Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/"}); !status.Exited() || code != itoa(status.ExitStatus()) {
 				t.Errorf("exit %s: status %#x", code, status)
 			}
 		}
 		argv := testproc.Argv("signal-self", "15")
-		_, status := runProgram(t, sandboxes, plan, Program{Path: argv[0], Argv: argv, Dir: "/"})
+		_, status := runProgram(t, sandboxes, plan, Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/"})
 		confinement, err := sandboxes.Confine(plan)
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +63,7 @@ func itoa(n int) string { text, _ := json.Marshal(n); return string(text) }
 func TestStatusIsThatOfAnyProcess(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		argv := testproc.Argv("status")
-		output, _, err := inTerminal(Program{Path: argv[0], Argv: argv, Dir: "/usr"}, sandboxes, plan)
+		output, _, err := inTerminal(Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/usr"}, sandboxes, plan)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +102,7 @@ func TestSignalsReachTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ours.Close()
-		program := Program{Path: argv[0], Argv: argv, Dir: "/", Terminal: -1, Files: []int{int(theirs.Fd()), int(theirs.Fd()), int(theirs.Fd())}}
+		program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/", Terminal: -1, Files: []int{int(theirs.Fd()), int(theirs.Fd()), int(theirs.Fd())}}
 		pid, release, err := launchProgram(program, sandboxes, plan)
 		_ = theirs.Close()
 		if err != nil {
@@ -143,7 +131,7 @@ func TestKillLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ours.Close()
-		program := Program{Path: argv[0], Argv: argv, Dir: "/", Terminal: -1, Files: []int{int(theirs.Fd()), int(theirs.Fd()), int(theirs.Fd())}}
+		program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/", Terminal: -1, Files: []int{int(theirs.Fd()), int(theirs.Fd()), int(theirs.Fd())}}
 		pid, release, err := launchProgram(program, sandboxes, plan)
 		_ = theirs.Close()
 		if err != nil {
@@ -170,7 +158,7 @@ func TestOutputEndsWithTheProgramsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer null.Close()
-		program := Program{Path: argv[0], Argv: argv, Dir: "/", Terminal: -1, Files: []int{int(null.Fd()), int(theirs.Fd()), int(null.Fd())}}
+		program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/", Terminal: -1, Files: []int{int(null.Fd()), int(theirs.Fd()), int(null.Fd())}}
 		pid, release, err := launchProgram(program, sandboxes, plan)
 		_ = theirs.Close()
 		if err != nil {
@@ -260,10 +248,6 @@ func TestUnrestrictedFiles(t *testing.T) {
 	}
 }
 
-func shell(script string) Program {
-	return Program{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: "/"}
-}
-
 // TestNetworkEnabled shows that it is the filter and the namespace that keep programs from the network, and nothing
 // else.
 func TestNetworkEnabled(t *testing.T) {
@@ -292,181 +276,5 @@ func TestOrdinaryProgramsRun(t *testing.T) {
 	script := "cd " + dir + "/w && mkdir -p a && TMPDIR=$PWD gcc -o a/hello main.c && ./a/hello | tee out && cp -p out out2 && chmod 700 out2 && mv out2 a/ && tar cf t.tar a && rm -r a && tar xf t.tar && seq 100000 | sort -n --parallel=2 | tail -1"
 	if output, status := runProgram(t, probed(t, Bubblewrap), plan, shell(script)); status != 0 || output != "hello\n100000\n" {
 		t.Errorf("%#x: %s", status, output)
-	}
-}
-
-func TestProtectedPlacesStay(t *testing.T) {
-	dir := build(t, "w/.git/config = x", "w/deep/er/.env = secret", "w/deep/other = x", "v/")
-	policy := Policy{WorkspaceRoots: []string{dir + "/w"}, Entries: []Entry{
-		{Special: SpecialRoot, Access: AccessRead}, {Special: SpecialProjectRoots, Access: AccessWrite},
-		{Glob: dir + "/w/**/.env", Access: AccessNone}, {Path: dir + "/w/x/y", Access: AccessNone},
-	}}
-	plan := resolve(t, policy)
-	sandboxes := probed(t, Bubblewrap)
-	for script, works := range map[string]bool{
-		"echo > w/new":                true,
-		"echo > w/deep/er/new":        true,
-		"mkdir w/dir && mv w/dir w/d": true,
-		"cat w/.git/config":           true,
-		"echo > w/.git/config":        false,
-		"rm -r w/.git/config":         false,
-		"mv w/.git w/git":             false,
-		"mkdir w/.agents":             false,
-		"echo > w/.codex":             false,
-		"echo > w/.codex/x":           false,
-		"ln -s /tmp w/.agents2":       true,
-		"rmdir w/.agents":             false,
-		"mv w/.agents w/a":            false,
-		"mkdir w/x":                   false,
-		"mkdir -p w/x/y":              false,
-		"cat w/deep/er/.env":          false,
-		"chmod 700 w/deep/er/.env":    false,
-		"rm w/deep/er/.env":           false,
-		"mv w/deep w/moved":           false,
-		"mv w/deep/er w/moved":        false,
-		"mv w/deep/other w/deep/o":    true,
-		"mv w w2":                     false,
-	} {
-		output, status := runProgram(t, sandboxes, plan, shell("cd "+dir+" && "+script))
-		if (status == 0) != works {
-			t.Errorf("%s: %#x %s", script, status, output)
-		}
-	}
-	for _, name := range []string{"w/.agents", "w/.codex", "w/x"} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s was left behind: %v", name, err)
-		}
-	}
-	if len(sandboxes.reserved.uses) > 0 {
-		t.Errorf("placeholders are still held: %v", sandboxes.reserved.uses)
-	}
-}
-
-// TestPlaceholdersAreShared ends one of two programs that need the same placeholder, and puts something into it.
-func TestPlaceholdersAreShared(t *testing.T) {
-	dir := build(t, "w/")
-	plan := resolve(t, Policy{WorkspaceRoots: []string{dir + "/w"}, Entries: []Entry{
-		{Special: SpecialRoot, Access: AccessRead}, {Special: SpecialProjectRoots, Access: AccessWrite}}})
-	sandboxes := probed(t, Bubblewrap)
-	ours, theirs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer theirs.Close()
-	program := shell("read line; mkdir " + dir + "/w/.git 2>/dev/null")
-	program.Files, program.Terminal = []int{int(ours.Fd()), 1, 2}, -1
-	pid, release, err := launchProgram(program, sandboxes, plan)
-	_ = ours.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, status := runProgram(t, sandboxes, plan, shell("true")); status != 0 {
-		t.Error(status)
-	}
-	if _, err := theirs.WriteString("go\n"); err != nil {
-		t.Fatal(err)
-	}
-	if status := reap(pid); status == 0 {
-		t.Error("a protected directory came into being after another program had ended")
-	}
-	if err := os.WriteFile(dir+"/w/.git/config", nil, 0o600); err != nil {
-		t.Error(err)
-	}
-	release()
-	if _, err := os.Stat(dir + "/w/.git/config"); err != nil {
-		t.Errorf("what somebody else has put into it is gone: %v", err)
-	}
-	if _, err := os.Stat(dir + "/w/.agents"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a placeholder was left behind: %v", err)
-	}
-}
-
-// TestPlacesThatChangedAreNotTrusted swaps a place for a link between the plan and the start.
-func TestPlacesThatChangedAreNotTrusted(t *testing.T) {
-	for _, backend := range []Backend{Bubblewrap, Landlock} {
-		t.Run(backend.String(), func(t *testing.T) {
-			dir := build(t, "w/", "secret/")
-			plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}})
-			if err := errors.Join(os.Remove(dir+"/w"), os.Symlink("secret", dir+"/w")); err != nil {
-				t.Fatal(err)
-			}
-			_, _, err := tryProgram(t, probed(t, backend), plan, shell("true"))
-			var typed *Error
-			if !errors.As(err, &typed) || typed.Kind != NotStarted || typed.Path != dir+"/w" {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
-func TestTheStrongestThatCanIsChosen(t *testing.T) {
-	dir := build(t, "w/.git/")
-	plain := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
-	holes := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}})
-	for _, test := range []struct {
-		without []Backend
-		plan    *Plan
-		want    Backend // 0: none
-	}{
-		{nil, plain, Bubblewrap},
-		{nil, holes, Bubblewrap},
-		{[]Backend{Bubblewrap}, plain, Landlock},
-		{[]Backend{Bubblewrap}, holes, 0},
-		{[]Backend{Bubblewrap, Landlock}, plain, 0},
-	} {
-		sandboxes := Probe(t.Context(), Options{Without: test.without})
-		confinement, err := sandboxes.Confine(test.plan)
-		var typed *Error
-		switch {
-		case test.want == 0:
-			if !errors.As(err, &typed) || typed.Kind != Unavailable || len(typed.Reasons) != 2 {
-				t.Errorf("without %v: %v", test.without, err)
-			}
-		case err != nil:
-			t.Errorf("without %v: %v", test.without, err)
-		case confinement.Report().Backend != test.want:
-			t.Errorf("without %v: %v, want %v", test.without, confinement.Report().Backend, test.want)
-		}
-		sandboxes.Close()
-	}
-}
-
-// TestProbeFindsFault gives a probe programs in the place of bubblewrap that do not confine.
-func TestProbeFindsFault(t *testing.T) {
-	dir := build(t, "none = #!/bin/sh\nshift 3; exec \"$@\"\n", "fails = #!/bin/sh\necho it is broken >&2; exit 1\n")
-	for name, want := range map[string]string{"none": "a confined program could", "fails": "it is broken", "missing": "no such file"} {
-		path := filepath.Join(dir, name)
-		_ = os.Chmod(path, 0o755)
-		sandboxes := Probe(t.Context(), Options{Bubblewrap: path, Without: []Backend{Landlock}})
-		err := sandboxes.Statuses()[0].Err
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
-		sandboxes.Close()
-	}
-	if sandboxes := Probe(t.Context(), Options{Bubblewrap: "bwrap", Without: []Backend{Landlock}}); sandboxes.Statuses()[0].Err == nil {
-		t.Error("a relative path was accepted")
-	}
-}
-
-// TestDeniedProcIsRefused: programs do not run without it.
-func TestDeniedProcIsRefused(t *testing.T) {
-	for _, path := range []string{"/proc", "/dev", "/proc/sys"} {
-		plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: path, Access: AccessNone}}})
-		if _, err := probed(t, Bubblewrap).Confine(plan); KindOf(err) != Unavailable {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-}
-
-func TestStatusesAreInOrder(t *testing.T) {
-	sandboxes := Probe(t.Context(), Options{Without: []Backend{Bubblewrap, Landlock}})
-	defer sandboxes.Close()
-	var order []Backend
-	for _, status := range sandboxes.Statuses() {
-		order = append(order, status.Backend)
-	}
-	if !slices.Equal(order, []Backend{Bubblewrap, Landlock}) {
-		t.Errorf("order %v", order)
 	}
 }

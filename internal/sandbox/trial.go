@@ -76,14 +76,14 @@ func Main() {
 	}
 	server, err := strconv.Atoi(os.Args[3])
 	if err != nil {
-		os.Exit(2)
+		unix.Exit(2)
 	}
 	could := map[string]bool{}
 	for _, t := range trials {
 		could[t.name] = t.attempt(os.Args[2], server) == nil
 	}
 	if json.NewEncoder(os.Stdout).Encode(could) != nil {
-		os.Exit(1)
+		unix.Exit(1)
 	}
-	os.Exit(0)
+	unix.Exit(0) // with the race detector os.Exit waits for a second
 }

@@ -1,0 +1,64 @@
+package sandbox
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+// TestJobControlWorks types into a shell that has a job in the foreground of its terminal.
+func TestJobControlWorks(t *testing.T) {
+	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
+		master, slave, err := pty.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer master.Close()
+		tty := int(slave.Fd())
+		program := Program{
+			Path: "/bin/bash", Argv: []string{"bash", "--norc", "--noediting", "-i"}, Env: []string{"PATH=" + os.Getenv("PATH"), "PS1=ready$ "},
+			Dir: "/", Files: []int{tty, tty, tty}, Terminal: 0,
+		}
+		pid, release, err := launchProgram(program, sandboxes, plan)
+		_ = slave.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		screen := bufio.NewReader(master)
+		var seen strings.Builder
+		await := func(text string) {
+			t.Helper()
+			for !strings.HasSuffix(seen.String(), text) {
+				c, err := screen.ReadByte()
+				if err != nil {
+					t.Fatalf("%v after %q, want %q", err, seen.String(), text)
+				}
+				seen.WriteByte(c)
+			}
+		}
+		enter := func(text string) {
+			t.Helper()
+			if _, err := io.WriteString(master, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		await("ready$ ")
+		enter("sh -c 'echo beg''un; sleep 1000'\n")
+		await("begun\r\n")
+		enter("\x03")
+		await("ready$ ")
+		enter("echo status $?; jobs -l; exit 9\n")
+		await("status 130\r\n")
+		if status := reap(pid); !status.Exited() || status.ExitStatus() != 9 {
+			t.Errorf("the shell ended with %#x", status)
+		}
+		if strings.Contains(seen.String(), "no job control") {
+			t.Errorf("the shell said %q", seen.String())
+		}
+	})
+}
