@@ -75,8 +75,11 @@ func TestStatusIsThatOfAnyProcess(t *testing.T) {
 			t.Errorf("wrong facts: %+v", s)
 		}
 		status, _ := runProgram(t, sandboxes, plan, Program{Path: "/bin/cat", Argv: []string{"cat", "/proc/self/status"}, Dir: "/"})
-		for _, line := range []string{"SigBlk:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000"} {
-			if !strings.Contains(status, line+"\n") {
+		for name, value := range map[string]string{
+			"SigBlk": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2", "CapPrm": "0000000000000000",
+			"CapEff": "0000000000000000", "CapBnd": "0000000000000000", "CapAmb": "0000000000000000",
+		} {
+			if line := name + ":\t" + value + "\n"; !strings.Contains(status, line) {
 				t.Errorf("no line %q in %s", line, status)
 			}
 		}
@@ -273,7 +276,9 @@ func TestOrdinaryProgramsRun(t *testing.T) {
 	plan := resolve(t, Policy{Entries: []Entry{
 		{Special: SpecialMinimal, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}, {Path: "/dev/null", Access: AccessWrite},
 	}})
-	script := "cd " + dir + "/w && mkdir -p a && TMPDIR=$PWD gcc -o a/hello main.c && ./a/hello | tee out && cp -p out out2 && chmod 700 out2 && mv out2 a/ && tar cf t.tar a && rm -r a && tar xf t.tar && seq 100000 | sort -n --parallel=2 | tail -1"
+	script := "cd " + dir + `/w && mkdir -p a && TMPDIR=$PWD gcc -o a/hello main.c && ./a/hello | tee out &&
+		cp -p out out2 && chmod 700 out2 && mv out2 a/ && tar cf t.tar a && rm -r a && tar xf t.tar &&
+		seq 100000 | sort -n --parallel=2 | tail -1`
 	if output, status := runProgram(t, probed(t, Bubblewrap), plan, shell(script)); status != 0 || output != "hello\n100000\n" {
 		t.Errorf("%#x: %s", status, output)
 	}
