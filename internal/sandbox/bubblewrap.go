@@ -19,6 +19,7 @@ type bubblewrap struct {
 	mounts   []mount
 	kind     filterKind
 	starters *starterFiles
+	devices  *devices
 	reserved *placeholders
 }
 
@@ -36,8 +37,8 @@ type mount struct {
 var own = []string{"/proc", "/dev"}
 
 // expressBubblewrap tells what of a plan bubblewrap cannot enforce, or makes its enforcer.
-func expressBubblewrap(program string, plan *Plan, starters *starterFiles, reserved *placeholders) (*bubblewrap, error) {
-	b := &bubblewrap{program: program, plan: plan, starters: starters, reserved: reserved, kind: filterKind{network: plan.network == NetworkRestricted}}
+func expressBubblewrap(program string, plan *Plan, starters *starterFiles, devices *devices, reserved *placeholders) (*bubblewrap, error) {
+	b := &bubblewrap{program: program, plan: plan, starters: starters, devices: devices, reserved: reserved, kind: filterKind{network: plan.network == NetworkRestricted}}
 	steps := plan.steps()
 	for i, s := range steps {
 		if slices.ContainsFunc(own, func(dir string) bool { return within(s.path, dir) }) {
@@ -130,6 +131,13 @@ func (b *bubblewrap) view(a *arguments, p Program) error {
 		mounts = mounts[1:]
 	}
 	a.add("--proc", "/proc", "--dev", "/dev", "--size", strconv.Itoa(sharedMemoryBytes), "--perms", "1777", "--tmpfs", "/dev/shm")
+	nodes, err := b.devices.nodes()
+	if err != nil {
+		return failed(NotStarted, "", "there are no devices", err)
+	}
+	for name, node := range nodes {
+		a.add("--dev-bind", node, "/dev/"+name)
+	}
 	if err := a.console(p); err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@
 // # What no backend does
 //
 // With the network enabled a program reaches what listens on this machine: sockets with a path that it may see, and
-// ports of the loopback. Those must authenticate, this program's own among them. Nothing limits memory or processor
+// ports of the loopback. Those must authenticate, this program's own among them. If this process is root, what it makes
+// in a writable place is root's outside too, with the set-user-id bit if it has set it. Nothing limits memory or processor
 // time. A place that is denied where the program cannot write anyway, and that did not exist at the start, is seen when
 // somebody else makes it.
 package sandbox

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -108,5 +110,51 @@ func TestPlacesThatChangedAreNotTrusted(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestRootOwnsNothingOutside looks at all mounts that root gets: what is not fresh or our own is read-only, so that it
+// can change neither content nor mode. The attempts to escape do not try it on the devices of this machine.
+func TestRootOwnsNothingOutside(t *testing.T) {
+	plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
+	sandboxes := probed(t, Bubblewrap)
+	text, _ := runProgram(t, sandboxes, plan, Program{Path: "/bin/cat", Argv: []string{"cat", "/proc/self/mountinfo"}, Dir: "/"})
+	ours := map[string]bool{"/dev/shm": true, "/dev/pts": true}
+	for _, name := range deviceNames {
+		ours["/dev/"+name] = true
+	}
+	root := map[string]string{} // of the file system that is mounted last at each place
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		at, options := fields[4], strings.Split(fields[5], ",")
+		root[at] = fields[3]
+		if !ours[at] && !slices.Contains(options, "ro") {
+			t.Errorf("%s is mounted with %s", at, fields[5])
+		}
+	}
+	for _, name := range deviceNames {
+		if from := root["/dev/"+name]; !strings.HasPrefix(from, sandboxes.devices.dir) {
+			t.Errorf("/dev/%s is %q, want one of our own", name, from)
+		}
+	}
+	script := "echo > /dev/null && head -c 4 /dev/zero | wc -c && echo x > /dev/shm/x && ! echo > /dev/x"
+	if output, status := runProgram(t, sandboxes, plan, shell(script+" 2>&1")); status != 0 {
+		t.Errorf("%#x: %s", status, output)
+	}
+}
+
+func TestChangedDevicesAreMadeWhole(t *testing.T) {
+	plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
+	sandboxes := probed(t, Bubblewrap)
+	for range 2 {
+		// The first shows that the nodes can be changed, the second that the next program does not notice.
+		output, status := runProgram(t, sandboxes, plan, shell("echo > /dev/null && chmod 400 /dev/null && ! echo 2>/dev/zero > /dev/null"))
+		if status != 0 {
+			t.Errorf("%#x: %s", status, output)
+		}
+	}
+	info, err := os.Stat(os.DevNull)
+	if err != nil || info.Mode().Perm() != 0o666 {
+		t.Errorf("the machine's own is changed: %v, %v", info.Mode(), err)
 	}
 }

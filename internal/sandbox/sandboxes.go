@@ -30,6 +30,7 @@ type Status struct {
 type Sandboxes struct {
 	statuses []Status // the strongest first
 	starters starterFiles
+	devices  devices
 	reserved placeholders
 }
 
@@ -54,7 +55,10 @@ func Probe(ctx context.Context, options Options) *Sandboxes {
 
 // Close gives back what was opened for programs to come. Those that were started run on. Nothing may be started after
 // it.
-func (s *Sandboxes) Close() { s.starters.close() }
+func (s *Sandboxes) Close() {
+	s.starters.close()
+	s.devices.close()
+}
 
 func findBubblewrap(path string) (string, error) {
 	if path != "" {
@@ -103,7 +107,7 @@ func (s *Sandboxes) express(status *Status, plan *Plan) (enforcer, error) {
 		}
 		return e, nil
 	}
-	e, err := expressBubblewrap(status.Path, plan, &s.starters, &s.reserved)
+	e, err := expressBubblewrap(status.Path, plan, &s.starters, &s.devices, &s.reserved)
 	if err != nil {
 		return nil, err
 	}
