@@ -86,6 +86,7 @@ type attemptServer struct {
 	stage     stage
 	sandboxes *Sandboxes
 	rounds    int
+	open      []any // listeners, which would be closed if nobody had them
 }
 
 // heldSecret is in the memory of the server.
@@ -108,17 +109,20 @@ func newAttemptServer(backend Backend, dir, setuid string) (*attemptServer, erro
 		if err != nil {
 			return nil, err
 		}
+		s.open = append(s.open, listener)
 		if address, ok := listener.Addr().(*net.TCPAddr); ok {
 			s.stage.TCP = address.Port
 		}
 	}
-	if _, err := net.ListenPacket("unixgram", s.stage.Packet); err != nil {
+	named, err := net.ListenPacket("unixgram", s.stage.Packet)
+	if err != nil {
 		return nil, err
 	}
 	packets, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
+	s.open = append(s.open, named, packets)
 	s.stage.UDP = packets.LocalAddr().(*net.UDPAddr).Port
 	if s.stage.File, err = unix.Open(filepath.Join(dir, "secret"), unix.O_RDWR|unix.O_CREAT, 0o600); err != nil {
 		return nil, err
