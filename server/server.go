@@ -15,6 +15,7 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 )
 
@@ -83,6 +84,12 @@ type Config struct {
 	// Guarded is reported to clients: whether a guardian ends all processes
 	// should the server be killed.
 	Guarded bool
+	// Sandboxes are what confines processes and calls about files. Nil refuses every
+	// policy that would have to be enforced. The server does not close it.
+	Sandboxes *sandbox.Sandboxes
+	// RequiredSandbox confines every process and every call about files, beside what
+	// the request asks for. It has passed CheckPolicy. Nil requires nothing.
+	RequiredSandbox *execwirev1.SandboxPolicy
 	// NoDirect refuses to start direct commands, and NoPrepared prepared ones.
 	NoDirect, NoPrepared bool
 	// OnContent is called when a call has moved much content of files: when memory

@@ -44,6 +44,9 @@ const (
 	Feature_FEATURE_HTTP Feature = 7
 	// no_symlinks of the requests of FileSystemService.
 	Feature_FEATURE_NO_SYMLINKS Feature = 8
+	// Managed sandboxes of processes and of calls of FileSystemService: listed if
+	// a backend works.
+	Feature_FEATURE_SANDBOX Feature = 9
 )
 
 // Enum value maps for Feature.
@@ -58,6 +61,7 @@ var (
 		6: "FEATURE_FILES",
 		7: "FEATURE_HTTP",
 		8: "FEATURE_NO_SYMLINKS",
+		9: "FEATURE_SANDBOX",
 	}
 	Feature_value = map[string]int32{
 		"FEATURE_UNSPECIFIED":     0,
@@ -69,6 +73,7 @@ var (
 		"FEATURE_FILES":           6,
 		"FEATURE_HTTP":            7,
 		"FEATURE_NO_SYMLINKS":     8,
+		"FEATURE_SANDBOX":         9,
 	}
 )
 
@@ -97,59 +102,6 @@ func (x Feature) Number() protoreflect.EnumNumber {
 // Deprecated: Use Feature.Descriptor instead.
 func (Feature) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_environment_proto_rawDescGZIP(), []int{0}
-}
-
-// SandboxBackend is a mechanism that confines processes.
-type SandboxBackend int32
-
-const (
-	// Never sent.
-	SandboxBackend_SANDBOX_BACKEND_UNSPECIFIED SandboxBackend = 0
-	// bubblewrap: namespaces and mounts; expresses every policy.
-	SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP SandboxBackend = 1
-	// Landlock: no read-only holes inside writable roots.
-	SandboxBackend_SANDBOX_BACKEND_LANDLOCK SandboxBackend = 2
-)
-
-// Enum value maps for SandboxBackend.
-var (
-	SandboxBackend_name = map[int32]string{
-		0: "SANDBOX_BACKEND_UNSPECIFIED",
-		1: "SANDBOX_BACKEND_BUBBLEWRAP",
-		2: "SANDBOX_BACKEND_LANDLOCK",
-	}
-	SandboxBackend_value = map[string]int32{
-		"SANDBOX_BACKEND_UNSPECIFIED": 0,
-		"SANDBOX_BACKEND_BUBBLEWRAP":  1,
-		"SANDBOX_BACKEND_LANDLOCK":    2,
-	}
-)
-
-func (x SandboxBackend) Enum() *SandboxBackend {
-	p := new(SandboxBackend)
-	*p = x
-	return p
-}
-
-func (x SandboxBackend) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (SandboxBackend) Descriptor() protoreflect.EnumDescriptor {
-	return file_execwire_v1_environment_proto_enumTypes[1].Descriptor()
-}
-
-func (SandboxBackend) Type() protoreflect.EnumType {
-	return &file_execwire_v1_environment_proto_enumTypes[1]
-}
-
-func (x SandboxBackend) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use SandboxBackend.Descriptor instead.
-func (SandboxBackend) EnumDescriptor() ([]byte, []int) {
-	return file_execwire_v1_environment_proto_rawDescGZIP(), []int{1}
 }
 
 // GetEnvironmentRequest asks for the description; it has no parameters.
@@ -232,8 +184,15 @@ type GetEnvironmentResponse struct {
 	// Whether prepared commands are started. If not, they answer
 	// COMMAND_FORM_DISABLED.
 	PreparedCommands bool `protobuf:"varint,17,opt,name=prepared_commands,json=preparedCommands,proto3" json:"prepared_commands,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What was found out about every sandbox backend when the server was started,
+	// the strongest first.
+	Sandboxes []*SandboxStatus `protobuf:"bytes,18,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
+	// What confines every process and every call of FileSystemService, whatever
+	// the request says: a request narrows it and never widens it. Absent leaves it
+	// to the requests.
+	RequiredSandbox *SandboxPolicy `protobuf:"bytes,19,opt,name=required_sandbox,json=requiredSandbox,proto3" json:"required_sandbox,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GetEnvironmentResponse) Reset() {
@@ -383,6 +342,20 @@ func (x *GetEnvironmentResponse) GetPreparedCommands() bool {
 		return x.PreparedCommands
 	}
 	return false
+}
+
+func (x *GetEnvironmentResponse) GetSandboxes() []*SandboxStatus {
+	if x != nil {
+		return x.Sandboxes
+	}
+	return nil
+}
+
+func (x *GetEnvironmentResponse) GetRequiredSandbox() *SandboxPolicy {
+	if x != nil {
+		return x.RequiredSandbox
+	}
+	return nil
 }
 
 // ServerLimits are the bounds that a caller can meet. Every one can be set in
@@ -709,8 +682,8 @@ var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\n" +
-	"\x1dexecwire/v1/environment.proto\x12\vexecwire.v1\x1a!execwire/v1/process_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x17\n" +
-	"\x15GetEnvironmentRequest\"\xe1\x05\n" +
+	"\x1dexecwire/v1/environment.proto\x12\vexecwire.v1\x1a!execwire/v1/process_service.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\x17\n" +
+	"\x15GetEnvironmentRequest\"\xe2\x06\n" +
 	"\x16GetEnvironmentResponse\x12%\n" +
 	"\x0eserver_version\x18\x01 \x01(\tR\rserverVersion\x12)\n" +
 	"\x10operating_system\x18\x02 \x01(\tR\x0foperatingSystem\x12\"\n" +
@@ -730,7 +703,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"killMethod\x12\x18\n" +
 	"\aguarded\x18\x0f \x01(\bR\aguarded\x12'\n" +
 	"\x0fdirect_commands\x18\x10 \x01(\bR\x0edirectCommands\x12+\n" +
-	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\"\xf0\f\n" +
+	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\x128\n" +
+	"\tsandboxes\x18\x12 \x03(\v2\x1a.execwire.v1.SandboxStatusR\tsandboxes\x12E\n" +
+	"\x10required_sandbox\x18\x13 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\x0frequiredSandbox\"\xf0\f\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -764,7 +739,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x15watches_per_principal\x18( \x01(\x04R\x13watchesPerPrincipal\x12A\n" +
 	"\x1dwatched_directories_per_watch\x18) \x01(\x04R\x1awatchedDirectoriesPerWatch\x12.\n" +
 	"\x13watch_pending_bytes\x18* \x01(\x04R\x11watchPendingBytes\x12=\n" +
-	"\x1bawaited_paths_per_principal\x18+ \x01(\x04R\x18awaitedPathsPerPrincipal*\xe0\x01\n" +
+	"\x1bawaited_paths_per_principal\x18+ \x01(\x04R\x18awaitedPathsPerPrincipal*\xf5\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
@@ -774,11 +749,8 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x11FEATURE_KILL_TREE\x10\x05\x12\x11\n" +
 	"\rFEATURE_FILES\x10\x06\x12\x10\n" +
 	"\fFEATURE_HTTP\x10\a\x12\x17\n" +
-	"\x13FEATURE_NO_SYMLINKS\x10\b*o\n" +
-	"\x0eSandboxBackend\x12\x1f\n" +
-	"\x1bSANDBOX_BACKEND_UNSPECIFIED\x10\x00\x12\x1e\n" +
-	"\x1aSANDBOX_BACKEND_BUBBLEWRAP\x10\x01\x12\x1c\n" +
-	"\x18SANDBOX_BACKEND_LANDLOCK\x10\x022o\n" +
+	"\x13FEATURE_NO_SYMLINKS\x10\b\x12\x13\n" +
+	"\x0fFEATURE_SANDBOX\x10\t2o\n" +
 	"\x12EnvironmentService\x12Y\n" +
 	"\x0eGetEnvironment\x12\".execwire.v1.GetEnvironmentRequest\x1a#.execwire.v1.GetEnvironmentResponseB\xac\x01\n" +
 	"\x0fcom.execwire.v1B\x10EnvironmentProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
@@ -795,36 +767,40 @@ func file_execwire_v1_environment_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_environment_proto_rawDescData
 }
 
-var file_execwire_v1_environment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_execwire_v1_environment_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_execwire_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_execwire_v1_environment_proto_goTypes = []any{
 	(Feature)(0),                   // 0: execwire.v1.Feature
-	(SandboxBackend)(0),            // 1: execwire.v1.SandboxBackend
-	(*GetEnvironmentRequest)(nil),  // 2: execwire.v1.GetEnvironmentRequest
-	(*GetEnvironmentResponse)(nil), // 3: execwire.v1.GetEnvironmentResponse
-	(*ServerLimits)(nil),           // 4: execwire.v1.ServerLimits
+	(*GetEnvironmentRequest)(nil),  // 1: execwire.v1.GetEnvironmentRequest
+	(*GetEnvironmentResponse)(nil), // 2: execwire.v1.GetEnvironmentResponse
+	(*ServerLimits)(nil),           // 3: execwire.v1.ServerLimits
+	(SandboxBackend)(0),            // 4: execwire.v1.SandboxBackend
 	(KillMethod)(0),                // 5: execwire.v1.KillMethod
-	(*durationpb.Duration)(nil),    // 6: google.protobuf.Duration
+	(*SandboxStatus)(nil),          // 6: execwire.v1.SandboxStatus
+	(*SandboxPolicy)(nil),          // 7: execwire.v1.SandboxPolicy
+	(*durationpb.Duration)(nil),    // 8: google.protobuf.Duration
 }
 var file_execwire_v1_environment_proto_depIdxs = []int32{
-	4,  // 0: execwire.v1.GetEnvironmentResponse.limits:type_name -> execwire.v1.ServerLimits
+	3,  // 0: execwire.v1.GetEnvironmentResponse.limits:type_name -> execwire.v1.ServerLimits
 	0,  // 1: execwire.v1.GetEnvironmentResponse.features:type_name -> execwire.v1.Feature
-	1,  // 2: execwire.v1.GetEnvironmentResponse.sandbox_backends:type_name -> execwire.v1.SandboxBackend
+	4,  // 2: execwire.v1.GetEnvironmentResponse.sandbox_backends:type_name -> execwire.v1.SandboxBackend
 	5,  // 3: execwire.v1.GetEnvironmentResponse.kill_method:type_name -> execwire.v1.KillMethod
-	6,  // 4: execwire.v1.ServerLimits.default_grace:type_name -> google.protobuf.Duration
-	6,  // 5: execwire.v1.ServerLimits.max_grace:type_name -> google.protobuf.Duration
-	6,  // 6: execwire.v1.ServerLimits.closed_process_retention:type_name -> google.protobuf.Duration
-	6,  // 7: execwire.v1.ServerLimits.shutdown_grace:type_name -> google.protobuf.Duration
-	6,  // 8: execwire.v1.ServerLimits.max_wait:type_name -> google.protobuf.Duration
-	6,  // 9: execwire.v1.ServerLimits.file_handle_idle_time:type_name -> google.protobuf.Duration
-	6,  // 10: execwire.v1.ServerLimits.upload_retention:type_name -> google.protobuf.Duration
-	2,  // 11: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
-	3,  // 12: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
-	12, // [12:13] is the sub-list for method output_type
-	11, // [11:12] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	6,  // 4: execwire.v1.GetEnvironmentResponse.sandboxes:type_name -> execwire.v1.SandboxStatus
+	7,  // 5: execwire.v1.GetEnvironmentResponse.required_sandbox:type_name -> execwire.v1.SandboxPolicy
+	8,  // 6: execwire.v1.ServerLimits.default_grace:type_name -> google.protobuf.Duration
+	8,  // 7: execwire.v1.ServerLimits.max_grace:type_name -> google.protobuf.Duration
+	8,  // 8: execwire.v1.ServerLimits.closed_process_retention:type_name -> google.protobuf.Duration
+	8,  // 9: execwire.v1.ServerLimits.shutdown_grace:type_name -> google.protobuf.Duration
+	8,  // 10: execwire.v1.ServerLimits.max_wait:type_name -> google.protobuf.Duration
+	8,  // 11: execwire.v1.ServerLimits.file_handle_idle_time:type_name -> google.protobuf.Duration
+	8,  // 12: execwire.v1.ServerLimits.upload_retention:type_name -> google.protobuf.Duration
+	1,  // 13: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
+	2,  // 14: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
+	14, // [14:15] is the sub-list for method output_type
+	13, // [13:14] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_environment_proto_init() }
@@ -833,12 +809,13 @@ func file_execwire_v1_environment_proto_init() {
 		return
 	}
 	file_execwire_v1_process_service_proto_init()
+	file_execwire_v1_sandbox_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_environment_proto_rawDesc), len(file_execwire_v1_environment_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      1,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -146,6 +146,13 @@ const (
 	// The server starts no commands of this form; metadata "form" is direct or
 	// prepared, and "setting" what lets it start them. PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED ErrorReason = 47
+	// A place of the sandbox policy is reached through a symbolic link that the
+	// confined program could replace, so that what is granted could become another
+	// place; ResourceInfo names the path. Nothing was done. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_SANDBOX_PATH_UNSAFE ErrorReason = 48
+	// The sandbox could be enforced here, but setting it up failed; the message
+	// says with what. Nothing was done, and nothing ran unconfined. UNAVAILABLE.
+	ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED ErrorReason = 49
 	// The process's stdin was never open: it was started without a pipe and
 	// without a terminal. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_STDIN_NOT_PIPED ErrorReason = 50
@@ -273,6 +280,15 @@ const (
 	// more directories below it than one watch reaches; then metadata "limit" says
 	// how many that are. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE ErrorReason = 95
+	// The sandbox policy comes to more places than can be enforced, or its globs
+	// to more directory entries than are looked at; metadata "limit" says how many.
+	// INVALID_ARGUMENT.
+	ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE ErrorReason = 98
+	// As many helpers for sandboxed calls about files are in use as the session, or
+	// the server, may have; metadata "limit" says how many, and "setting" what
+	// bounds them. Retry when calls have ended, or ask with policies that were used
+	// before. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS ErrorReason = 99
 )
 
 // Enum value maps for ErrorReason.
@@ -315,6 +331,8 @@ var (
 		45: "ERROR_REASON_SYSTEM_LIMIT",
 		46: "ERROR_REASON_SANDBOX_UNAVAILABLE",
 		47: "ERROR_REASON_COMMAND_FORM_DISABLED",
+		48: "ERROR_REASON_SANDBOX_PATH_UNSAFE",
+		49: "ERROR_REASON_SANDBOX_NOT_STARTED",
 		50: "ERROR_REASON_STDIN_NOT_PIPED",
 		51: "ERROR_REASON_STDIN_CLOSED",
 		52: "ERROR_REASON_STDIN_IS_TERMINAL",
@@ -358,6 +376,8 @@ var (
 		97: "ERROR_REASON_UPLOAD_TAKEN_OVER",
 		94: "ERROR_REASON_TOO_MANY_WATCHES",
 		95: "ERROR_REASON_WATCH_UNAVAILABLE",
+		98: "ERROR_REASON_SANDBOX_TOO_LARGE",
+		99: "ERROR_REASON_TOO_MANY_FILE_HELPERS",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                0,
@@ -397,6 +417,8 @@ var (
 		"ERROR_REASON_SYSTEM_LIMIT":               45,
 		"ERROR_REASON_SANDBOX_UNAVAILABLE":        46,
 		"ERROR_REASON_COMMAND_FORM_DISABLED":      47,
+		"ERROR_REASON_SANDBOX_PATH_UNSAFE":        48,
+		"ERROR_REASON_SANDBOX_NOT_STARTED":        49,
 		"ERROR_REASON_STDIN_NOT_PIPED":            50,
 		"ERROR_REASON_STDIN_CLOSED":               51,
 		"ERROR_REASON_STDIN_IS_TERMINAL":          52,
@@ -440,6 +462,8 @@ var (
 		"ERROR_REASON_UPLOAD_TAKEN_OVER":          97,
 		"ERROR_REASON_TOO_MANY_WATCHES":           94,
 		"ERROR_REASON_WATCH_UNAVAILABLE":          95,
+		"ERROR_REASON_SANDBOX_TOO_LARGE":          98,
+		"ERROR_REASON_TOO_MANY_FILE_HELPERS":      99,
 	}
 )
 
@@ -474,7 +498,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x9c\x16\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xb4\x17\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -513,7 +537,9 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"#ERROR_REASON_ARGUMENT_LIST_TOO_LONG\x10,\x12\x1d\n" +
 	"\x19ERROR_REASON_SYSTEM_LIMIT\x10-\x12$\n" +
 	" ERROR_REASON_SANDBOX_UNAVAILABLE\x10.\x12&\n" +
-	"\"ERROR_REASON_COMMAND_FORM_DISABLED\x10/\x12 \n" +
+	"\"ERROR_REASON_COMMAND_FORM_DISABLED\x10/\x12$\n" +
+	" ERROR_REASON_SANDBOX_PATH_UNSAFE\x100\x12$\n" +
+	" ERROR_REASON_SANDBOX_NOT_STARTED\x101\x12 \n" +
 	"\x1cERROR_REASON_STDIN_NOT_PIPED\x102\x12\x1d\n" +
 	"\x19ERROR_REASON_STDIN_CLOSED\x103\x12\"\n" +
 	"\x1eERROR_REASON_STDIN_IS_TERMINAL\x104\x12 \n" +
@@ -556,7 +582,9 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x18ERROR_REASON_MOUNT_POINT\x10`\x12\"\n" +
 	"\x1eERROR_REASON_UPLOAD_TAKEN_OVER\x10a\x12!\n" +
 	"\x1dERROR_REASON_TOO_MANY_WATCHES\x10^\x12\"\n" +
-	"\x1eERROR_REASON_WATCH_UNAVAILABLE\x10_B\xa6\x01\n" +
+	"\x1eERROR_REASON_WATCH_UNAVAILABLE\x10_\x12\"\n" +
+	"\x1eERROR_REASON_SANDBOX_TOO_LARGE\x10b\x12&\n" +
+	"\"ERROR_REASON_TOO_MANY_FILE_HELPERS\x10cB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

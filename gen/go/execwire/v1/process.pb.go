@@ -117,7 +117,9 @@ type Process struct {
 	// to its session.
 	Owned bool `protobuf:"varint,13,opt,name=owned,proto3" json:"owned,omitempty"`
 	// The labels it was started with.
-	Labels        map[string]string `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What confines it. Absent means that nothing does.
+	Sandbox       *SandboxReport `protobuf:"bytes,15,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,11 +252,18 @@ func (x *Process) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *Process) GetSandbox() *SandboxReport {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
 var File_execwire_v1_process_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_proto_rawDesc = "" +
 	"\n" +
-	"\x19execwire/v1/process.proto\x12\vexecwire.v1\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x04\n" +
+	"\x19execwire/v1/process.proto\x12\vexecwire.v1\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x05\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -273,7 +282,8 @@ const file_execwire_v1_process_proto_rawDesc = "" +
 	"\blast_seq\x18\v \x01(\x04R\alastSeq\x12.\n" +
 	"\x13first_available_seq\x18\f \x01(\x04R\x11firstAvailableSeq\x12\x14\n" +
 	"\x05owned\x18\r \x01(\bR\x05owned\x128\n" +
-	"\x06labels\x18\x0e \x03(\v2 .execwire.v1.Process.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x0e \x03(\v2 .execwire.v1.Process.LabelsEntryR\x06labels\x124\n" +
+	"\asandbox\x18\x0f \x01(\v2\x1a.execwire.v1.SandboxReportR\asandbox\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x98\x01\n" +
@@ -306,6 +316,7 @@ var file_execwire_v1_process_proto_goTypes = []any{
 	(*TerminalSize)(nil),          // 3: execwire.v1.TerminalSize
 	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
 	(*ExitRecord)(nil),            // 5: execwire.v1.ExitRecord
+	(*SandboxReport)(nil),         // 6: execwire.v1.SandboxReport
 }
 var file_execwire_v1_process_proto_depIdxs = []int32{
 	0, // 0: execwire.v1.Process.state:type_name -> execwire.v1.ProcessState
@@ -313,11 +324,12 @@ var file_execwire_v1_process_proto_depIdxs = []int32{
 	4, // 2: execwire.v1.Process.start_time:type_name -> google.protobuf.Timestamp
 	5, // 3: execwire.v1.Process.exit:type_name -> execwire.v1.ExitRecord
 	2, // 4: execwire.v1.Process.labels:type_name -> execwire.v1.Process.LabelsEntry
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	6, // 5: execwire.v1.Process.sandbox:type_name -> execwire.v1.SandboxReport
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_proto_init() }
@@ -327,6 +339,7 @@ func file_execwire_v1_process_proto_init() {
 	}
 	file_execwire_v1_process_command_proto_init()
 	file_execwire_v1_process_event_proto_init()
+	file_execwire_v1_sandbox_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -579,7 +579,7 @@ func (x *DirectCommand) GetSandbox() *SandboxPolicy {
 }
 
 // PreparedCommand is a spawn executed exactly as it is given: no lookup, no
-// policy.
+// policy but the sandbox that the server may require of all processes.
 type PreparedCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file to execute, absolute. Required.

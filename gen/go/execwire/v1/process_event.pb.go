@@ -756,7 +756,13 @@ type ExitRecord struct {
 	// The time from start to end.
 	WallTime *durationpb.Duration `protobuf:"bytes,5,opt,name=wall_time,json=wallTime,proto3" json:"wall_time,omitempty"`
 	// What the process, and the descendants it waited for, used.
-	Usage         *ResourceUsage `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *ResourceUsage `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Whether a confined process seems to have failed for want of what its sandbox
+	// denied: it did not succeed, and what is retained of its output says so
+	// (permission denied, operation not permitted, read-only file system, seccomp,
+	// sandbox, landlock, failed to write file, in any case of letters), or it was
+	// ended by SIGSYS. It is a guess, for those who would ask for more.
+	SandboxDenied bool `protobuf:"varint,7,opt,name=sandbox_denied,json=sandboxDenied,proto3" json:"sandbox_denied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -842,6 +848,13 @@ func (x *ExitRecord) GetUsage() *ResourceUsage {
 		return x.Usage
 	}
 	return nil
+}
+
+func (x *ExitRecord) GetSandboxDenied() bool {
+	if x != nil {
+		return x.SandboxDenied
+	}
+	return false
 }
 
 type isExitRecord_Status interface {
@@ -954,7 +967,7 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x06totals\x18\x01 \x03(\v2\x18.execwire.v1.StreamTotalR\x06totals\"V\n" +
 	"\vStreamTotal\x121\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x19.execwire.v1.OutputStreamR\x06stream\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xb5\x02\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xdc\x02\n" +
 	"\n" +
 	"ExitRecord\x12\x1d\n" +
 	"\texit_code\x18\x01 \x01(\x05H\x00R\bexitCode\x12-\n" +
@@ -962,7 +975,8 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x05cause\x18\x03 \x01(\x0e2\x16.execwire.v1.ExitCauseR\x05cause\x127\n" +
 	"\texit_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bexitTime\x126\n" +
 	"\twall_time\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bwallTime\x120\n" +
-	"\x05usage\x18\x06 \x01(\v2\x1a.execwire.v1.ResourceUsageR\x05usageB\b\n" +
+	"\x05usage\x18\x06 \x01(\v2\x1a.execwire.v1.ResourceUsageR\x05usage\x12%\n" +
+	"\x0esandbox_denied\x18\a \x01(\bR\rsandboxDeniedB\b\n" +
 	"\x06status\"\xb1\x01\n" +
 	"\rResourceUsage\x126\n" +
 	"\tuser_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +

@@ -245,6 +245,61 @@ func (NetworkAccess) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
+// SandboxBackend is a mechanism that confines processes.
+type SandboxBackend int32
+
+const (
+	// Never sent.
+	SandboxBackend_SANDBOX_BACKEND_UNSPECIFIED SandboxBackend = 0
+	// bubblewrap: namespaces and mounts; expresses every policy but one that denies
+	// places in /proc or /dev.
+	SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP SandboxBackend = 1
+	// Landlock: grants places, but denies nothing below them, and freezes the
+	// metadata of all files.
+	SandboxBackend_SANDBOX_BACKEND_LANDLOCK SandboxBackend = 2
+)
+
+// Enum value maps for SandboxBackend.
+var (
+	SandboxBackend_name = map[int32]string{
+		0: "SANDBOX_BACKEND_UNSPECIFIED",
+		1: "SANDBOX_BACKEND_BUBBLEWRAP",
+		2: "SANDBOX_BACKEND_LANDLOCK",
+	}
+	SandboxBackend_value = map[string]int32{
+		"SANDBOX_BACKEND_UNSPECIFIED": 0,
+		"SANDBOX_BACKEND_BUBBLEWRAP":  1,
+		"SANDBOX_BACKEND_LANDLOCK":    2,
+	}
+)
+
+func (x SandboxBackend) Enum() *SandboxBackend {
+	p := new(SandboxBackend)
+	*p = x
+	return p
+}
+
+func (x SandboxBackend) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SandboxBackend) Descriptor() protoreflect.EnumDescriptor {
+	return file_execwire_v1_sandbox_proto_enumTypes[4].Descriptor()
+}
+
+func (SandboxBackend) Type() protoreflect.EnumType {
+	return &file_execwire_v1_sandbox_proto_enumTypes[4]
+}
+
+func (x SandboxBackend) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SandboxBackend.Descriptor instead.
+func (SandboxBackend) EnumDescriptor() ([]byte, []int) {
+	return file_execwire_v1_sandbox_proto_rawDescGZIP(), []int{4}
+}
+
 // SandboxPolicy says what a process, or a call of FileSystemService, may touch.
 // It is enforced by the kernel or the call is refused (SANDBOX_UNAVAILABLE): a
 // policy is never weakened in silence. Absent means the same as disabled.
@@ -858,6 +913,173 @@ func (x *SpecialPath) GetSubPath() string {
 	return ""
 }
 
+// SandboxStatus is what was found out about a backend.
+type SandboxStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The backend.
+	Backend SandboxBackend `protobuf:"varint,1,opt,name=backend,proto3,enum=execwire.v1.SandboxBackend" json:"backend,omitempty"`
+	// Whether a program that it confined could do what it had to, and nothing of
+	// what it must not.
+	Works bool `protobuf:"varint,2,opt,name=works,proto3" json:"works,omitempty"`
+	// Why it does not work, and what to do about it; empty when it does.
+	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	// The program that is used for it, an absolute path; empty when there is none.
+	Program       string `protobuf:"bytes,4,opt,name=program,proto3" json:"program,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxStatus) Reset() {
+	*x = SandboxStatus{}
+	mi := &file_execwire_v1_sandbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxStatus) ProtoMessage() {}
+
+func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_sandbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxStatus.ProtoReflect.Descriptor instead.
+func (*SandboxStatus) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_sandbox_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SandboxStatus) GetBackend() SandboxBackend {
+	if x != nil {
+		return x.Backend
+	}
+	return SandboxBackend_SANDBOX_BACKEND_UNSPECIFIED
+}
+
+func (x *SandboxStatus) GetWorks() bool {
+	if x != nil {
+		return x.Works
+	}
+	return false
+}
+
+func (x *SandboxStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *SandboxStatus) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+// SandboxReport says what is enforced on a process.
+type SandboxReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What enforces it.
+	Backend SandboxBackend `protobuf:"varint,1,opt,name=backend,proto3,enum=execwire.v1.SandboxBackend" json:"backend,omitempty"`
+	// Whether the network is reached.
+	Network NetworkAccess `protobuf:"varint,2,opt,name=network,proto3,enum=execwire.v1.NetworkAccess" json:"network,omitempty"`
+	// Whether access to files is restricted.
+	RestrictsFiles bool `protobuf:"varint,3,opt,name=restricts_files,json=restrictsFiles,proto3" json:"restricts_files,omitempty"`
+	// Whether processes outside of the sandbox are hidden. If not they are seen, but
+	// not touched.
+	HidesProcesses bool `protobuf:"varint,4,opt,name=hides_processes,json=hidesProcesses,proto3" json:"hides_processes,omitempty"`
+	// Whether mode, owner, times and extended attributes of files cannot be changed
+	// anywhere, also in writable places.
+	FreezesMetadata bool `protobuf:"varint,5,opt,name=freezes_metadata,json=freezesMetadata,proto3" json:"freezes_metadata,omitempty"`
+	// Whether an end by signal n is reported as exit code 128+n.
+	ReportsSignalsAsCodes bool `protobuf:"varint,6,opt,name=reports_signals_as_codes,json=reportsSignalsAsCodes,proto3" json:"reports_signals_as_codes,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *SandboxReport) Reset() {
+	*x = SandboxReport{}
+	mi := &file_execwire_v1_sandbox_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxReport) ProtoMessage() {}
+
+func (x *SandboxReport) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_sandbox_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxReport.ProtoReflect.Descriptor instead.
+func (*SandboxReport) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_sandbox_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SandboxReport) GetBackend() SandboxBackend {
+	if x != nil {
+		return x.Backend
+	}
+	return SandboxBackend_SANDBOX_BACKEND_UNSPECIFIED
+}
+
+func (x *SandboxReport) GetNetwork() NetworkAccess {
+	if x != nil {
+		return x.Network
+	}
+	return NetworkAccess_NETWORK_ACCESS_UNSPECIFIED
+}
+
+func (x *SandboxReport) GetRestrictsFiles() bool {
+	if x != nil {
+		return x.RestrictsFiles
+	}
+	return false
+}
+
+func (x *SandboxReport) GetHidesProcesses() bool {
+	if x != nil {
+		return x.HidesProcesses
+	}
+	return false
+}
+
+func (x *SandboxReport) GetFreezesMetadata() bool {
+	if x != nil {
+		return x.FreezesMetadata
+	}
+	return false
+}
+
+func (x *SandboxReport) GetReportsSignalsAsCodes() bool {
+	if x != nil {
+		return x.ReportsSignalsAsCodes
+	}
+	return false
+}
+
 var File_execwire_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_sandbox_proto_rawDesc = "" +
@@ -896,7 +1118,19 @@ const file_execwire_v1_sandbox_proto_rawDesc = "" +
 	"\x05place\"Z\n" +
 	"\vSpecialPath\x120\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1c.execwire.v1.SpecialPathKindR\x04kind\x12\x19\n" +
-	"\bsub_path\x18\x02 \x01(\tR\asubPath*\xd3\x01\n" +
+	"\bsub_path\x18\x02 \x01(\tR\asubPath\"\x90\x01\n" +
+	"\rSandboxStatus\x125\n" +
+	"\abackend\x18\x01 \x01(\x0e2\x1b.execwire.v1.SandboxBackendR\abackend\x12\x14\n" +
+	"\x05works\x18\x02 \x01(\bR\x05works\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x18\n" +
+	"\aprogram\x18\x04 \x01(\tR\aprogram\"\xb2\x02\n" +
+	"\rSandboxReport\x125\n" +
+	"\abackend\x18\x01 \x01(\x0e2\x1b.execwire.v1.SandboxBackendR\abackend\x124\n" +
+	"\anetwork\x18\x02 \x01(\x0e2\x1a.execwire.v1.NetworkAccessR\anetwork\x12'\n" +
+	"\x0frestricts_files\x18\x03 \x01(\bR\x0erestrictsFiles\x12'\n" +
+	"\x0fhides_processes\x18\x04 \x01(\bR\x0ehidesProcesses\x12)\n" +
+	"\x10freezes_metadata\x18\x05 \x01(\bR\x0ffreezesMetadata\x127\n" +
+	"\x18reports_signals_as_codes\x18\x06 \x01(\bR\x15reportsSignalsAsCodes*\xd3\x01\n" +
 	"\x0fSpecialPathKind\x12!\n" +
 	"\x1dSPECIAL_PATH_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SPECIAL_PATH_KIND_ROOT\x10\x01\x12\x1d\n" +
@@ -915,7 +1149,11 @@ const file_execwire_v1_sandbox_proto_rawDesc = "" +
 	"\rNetworkAccess\x12\x1e\n" +
 	"\x1aNETWORK_ACCESS_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19NETWORK_ACCESS_RESTRICTED\x10\x01\x12\x1a\n" +
-	"\x16NETWORK_ACCESS_ENABLED\x10\x02B\xa8\x01\n" +
+	"\x16NETWORK_ACCESS_ENABLED\x10\x02*o\n" +
+	"\x0eSandboxBackend\x12\x1f\n" +
+	"\x1bSANDBOX_BACKEND_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aSANDBOX_BACKEND_BUBBLEWRAP\x10\x01\x12\x1c\n" +
+	"\x18SANDBOX_BACKEND_LANDLOCK\x10\x02B\xa8\x01\n" +
 	"\x0fcom.execwire.v1B\fSandboxProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 
 var (
@@ -930,42 +1168,48 @@ func file_execwire_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_sandbox_proto_rawDescData
 }
 
-var file_execwire_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_execwire_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_execwire_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_execwire_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_execwire_v1_sandbox_proto_goTypes = []any{
 	(SpecialPathKind)(0),           // 0: execwire.v1.SpecialPathKind
 	(SandboxAccess)(0),             // 1: execwire.v1.SandboxAccess
 	(MissingPathBehavior)(0),       // 2: execwire.v1.MissingPathBehavior
 	(NetworkAccess)(0),             // 3: execwire.v1.NetworkAccess
-	(*SandboxPolicy)(nil),          // 4: execwire.v1.SandboxPolicy
-	(*ManagedSandbox)(nil),         // 5: execwire.v1.ManagedSandbox
-	(*DisabledSandbox)(nil),        // 6: execwire.v1.DisabledSandbox
-	(*ExternalSandbox)(nil),        // 7: execwire.v1.ExternalSandbox
-	(*FileSystemPolicy)(nil),       // 8: execwire.v1.FileSystemPolicy
-	(*RestrictedFileSystem)(nil),   // 9: execwire.v1.RestrictedFileSystem
-	(*UnrestrictedFileSystem)(nil), // 10: execwire.v1.UnrestrictedFileSystem
-	(*SandboxEntry)(nil),           // 11: execwire.v1.SandboxEntry
-	(*SpecialPath)(nil),            // 12: execwire.v1.SpecialPath
+	(SandboxBackend)(0),            // 4: execwire.v1.SandboxBackend
+	(*SandboxPolicy)(nil),          // 5: execwire.v1.SandboxPolicy
+	(*ManagedSandbox)(nil),         // 6: execwire.v1.ManagedSandbox
+	(*DisabledSandbox)(nil),        // 7: execwire.v1.DisabledSandbox
+	(*ExternalSandbox)(nil),        // 8: execwire.v1.ExternalSandbox
+	(*FileSystemPolicy)(nil),       // 9: execwire.v1.FileSystemPolicy
+	(*RestrictedFileSystem)(nil),   // 10: execwire.v1.RestrictedFileSystem
+	(*UnrestrictedFileSystem)(nil), // 11: execwire.v1.UnrestrictedFileSystem
+	(*SandboxEntry)(nil),           // 12: execwire.v1.SandboxEntry
+	(*SpecialPath)(nil),            // 13: execwire.v1.SpecialPath
+	(*SandboxStatus)(nil),          // 14: execwire.v1.SandboxStatus
+	(*SandboxReport)(nil),          // 15: execwire.v1.SandboxReport
 }
 var file_execwire_v1_sandbox_proto_depIdxs = []int32{
-	5,  // 0: execwire.v1.SandboxPolicy.managed:type_name -> execwire.v1.ManagedSandbox
-	6,  // 1: execwire.v1.SandboxPolicy.disabled:type_name -> execwire.v1.DisabledSandbox
-	7,  // 2: execwire.v1.SandboxPolicy.external:type_name -> execwire.v1.ExternalSandbox
-	8,  // 3: execwire.v1.ManagedSandbox.file_system:type_name -> execwire.v1.FileSystemPolicy
+	6,  // 0: execwire.v1.SandboxPolicy.managed:type_name -> execwire.v1.ManagedSandbox
+	7,  // 1: execwire.v1.SandboxPolicy.disabled:type_name -> execwire.v1.DisabledSandbox
+	8,  // 2: execwire.v1.SandboxPolicy.external:type_name -> execwire.v1.ExternalSandbox
+	9,  // 3: execwire.v1.ManagedSandbox.file_system:type_name -> execwire.v1.FileSystemPolicy
 	3,  // 4: execwire.v1.ManagedSandbox.network:type_name -> execwire.v1.NetworkAccess
 	3,  // 5: execwire.v1.ExternalSandbox.network:type_name -> execwire.v1.NetworkAccess
-	9,  // 6: execwire.v1.FileSystemPolicy.restricted:type_name -> execwire.v1.RestrictedFileSystem
-	10, // 7: execwire.v1.FileSystemPolicy.unrestricted:type_name -> execwire.v1.UnrestrictedFileSystem
-	11, // 8: execwire.v1.RestrictedFileSystem.entries:type_name -> execwire.v1.SandboxEntry
-	12, // 9: execwire.v1.SandboxEntry.special:type_name -> execwire.v1.SpecialPath
+	10, // 6: execwire.v1.FileSystemPolicy.restricted:type_name -> execwire.v1.RestrictedFileSystem
+	11, // 7: execwire.v1.FileSystemPolicy.unrestricted:type_name -> execwire.v1.UnrestrictedFileSystem
+	12, // 8: execwire.v1.RestrictedFileSystem.entries:type_name -> execwire.v1.SandboxEntry
+	13, // 9: execwire.v1.SandboxEntry.special:type_name -> execwire.v1.SpecialPath
 	1,  // 10: execwire.v1.SandboxEntry.access:type_name -> execwire.v1.SandboxAccess
 	2,  // 11: execwire.v1.SandboxEntry.missing_path_behavior:type_name -> execwire.v1.MissingPathBehavior
 	0,  // 12: execwire.v1.SpecialPath.kind:type_name -> execwire.v1.SpecialPathKind
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	4,  // 13: execwire.v1.SandboxStatus.backend:type_name -> execwire.v1.SandboxBackend
+	4,  // 14: execwire.v1.SandboxReport.backend:type_name -> execwire.v1.SandboxBackend
+	3,  // 15: execwire.v1.SandboxReport.network:type_name -> execwire.v1.NetworkAccess
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_sandbox_proto_init() }
@@ -993,8 +1237,8 @@ func file_execwire_v1_sandbox_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_sandbox_proto_rawDesc), len(file_execwire_v1_sandbox_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   9,
+			NumEnums:      5,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

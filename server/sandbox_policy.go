@@ -1,0 +1,154 @@
+package server
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/protoadapt"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/sandbox"
+)
+
+// specials translates the places that the server resolves; a test proves it
+// complete.
+var specials = map[execwirev1.SpecialPathKind]sandbox.Special{
+	execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_ROOT:          sandbox.SpecialRoot,
+	execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_MINIMAL:       sandbox.SpecialMinimal,
+	execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_PROJECT_ROOTS: sandbox.SpecialProjectRoots,
+	execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_TMPDIR:        sandbox.SpecialTmpdir,
+	execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_SLASH_TMP:     sandbox.SpecialSlashTmp,
+}
+
+// accesses translates what an entry grants; a test proves it complete.
+var accesses = map[execwirev1.SandboxAccess]sandbox.Access{
+	execwirev1.SandboxAccess_SANDBOX_ACCESS_NONE:  sandbox.AccessNone,
+	execwirev1.SandboxAccess_SANDBOX_ACCESS_READ:  sandbox.AccessRead,
+	execwirev1.SandboxAccess_SANDBOX_ACCESS_WRITE: sandbox.AccessWrite,
+}
+
+// toSandboxPolicy translates a policy, or refuses what of it is malformed under its name
+// in the request, of which field is the policy. Nil leaves the confinement to
+// others, or to nobody.
+func toSandboxPolicy(field string, policy *execwirev1.SandboxPolicy) (*sandbox.Policy, error) {
+	if policy == nil {
+		return nil, nil
+	}
+	switch policy.GetPolicy().(type) {
+	case nil:
+		return nil, invalidField(field+".policy", "is missing: say managed, disabled or external")
+	case *execwirev1.SandboxPolicy_Disabled, *execwirev1.SandboxPolicy_External:
+		return nil, nil
+	}
+	managed, field := policy.GetManaged(), field+".managed"
+	translated := &sandbox.Policy{WorkspaceRoots: managed.GetWorkspaceRoots()}
+	switch managed.GetNetwork() {
+	case execwirev1.NetworkAccess_NETWORK_ACCESS_UNSPECIFIED, execwirev1.NetworkAccess_NETWORK_ACCESS_RESTRICTED:
+	case execwirev1.NetworkAccess_NETWORK_ACCESS_ENABLED:
+		translated.Network = sandbox.NetworkEnabled
+	default:
+		return nil, invalidField(field+".network", "is unknown: say restricted or enabled")
+	}
+	switch managed.GetFileSystem().GetPolicy().(type) {
+	case nil:
+		return nil, invalidField(field+".file_system.policy", "is missing: say restricted or unrestricted")
+	case *execwirev1.FileSystemPolicy_Unrestricted:
+		translated.Unrestricted = true
+		return translated, nil
+	}
+	restricted, field := managed.GetFileSystem().GetRestricted(), field+".file_system.restricted"
+	depth := restricted.GetGlobScanMaxDepth()
+	if depth > sandbox.MaxGlobDepth {
+		return nil, invalidField(field+".glob_scan_max_depth", fmt.Sprintf("is %d: give %d at most", depth, sandbox.MaxGlobDepth))
+	}
+	translated.GlobDepth = int(depth)
+	for i, entry := range restricted.GetEntries() {
+		e, err := toEntry(fmt.Sprintf("%s.entries[%d]", field, i), entry)
+		if err != nil {
+			return nil, err
+		}
+		translated.Entries = append(translated.Entries, e)
+	}
+	return translated, nil
+}
+
+// toEntry translates an entry as far as it is more than what package sandbox
+// checks.
+func toEntry(field string, entry *execwirev1.SandboxEntry) (sandbox.Entry, error) {
+	e := sandbox.Entry{Access: accesses[entry.GetAccess()]}
+	if e.Access == 0 {
+		return e, invalidField(field+".access", "is missing or unknown: say none, read or write")
+	}
+	switch entry.GetMissingPathBehavior() {
+	case execwirev1.MissingPathBehavior_MISSING_PATH_BEHAVIOR_UNSPECIFIED:
+	case execwirev1.MissingPathBehavior_MISSING_PATH_BEHAVIOR_SKIP:
+		e.SkipMissing = true
+	default:
+		return e, invalidField(field+".missing_path_behavior", "is unknown: leave it out, or say skip")
+	}
+	switch place := entry.GetPlace().(type) {
+	case nil:
+		return e, invalidField(field+".place", "is missing: give one of path, glob and special")
+	case *execwirev1.SandboxEntry_Path:
+		if e.Path = place.Path; e.Path == "" {
+			return e, invalidField(field+".path", "is empty: give an absolute path")
+		}
+	case *execwirev1.SandboxEntry_Glob:
+		if e.Glob = place.Glob; e.Glob == "" {
+			return e, invalidField(field+".glob", "is empty: give a pattern of absolute paths")
+		}
+	case *execwirev1.SandboxEntry_Special:
+		if e.Special = specials[place.Special.GetKind()]; e.Special == 0 {
+			return e, invalidField(field+".special.kind", "is missing or unknown: say root, minimal, project roots, tmpdir or /tmp")
+		}
+		e.SubPath = place.Special.GetSubPath()
+	}
+	return e, nil
+}
+
+// policyMembers are where members of a policy are in the message.
+var policyMembers = map[string]string{
+	"workspace_roots": ".managed.workspace_roots",
+	"network":         ".managed.network",
+	"entries":         ".managed.file_system.restricted.entries",
+
+	"glob_scan_max_depth": ".managed.file_system.restricted.glob_scan_max_depth",
+}
+
+// fromSandbox translates an error of package sandbox about the policy in a field of
+// the request.
+func fromSandbox(field string, err *sandbox.Error) error {
+	metadata := map[string]string{}
+	details := []protoadapt.MessageV1{}
+	if err.Path != "" {
+		metadata["path"] = err.Path
+		details = append(details, &errdetails.ResourceInfo{ResourceType: "path", ResourceName: err.Path, Description: err.Err.Error()})
+	}
+	member, rest := err.Member, ""
+	if i := strings.IndexAny(member, "[."); i >= 0 {
+		member, rest = member[:i], strings.Replace(member[i:], "].special", "].special.kind", 1)
+	}
+	if name := policyMembers[member]; name != "" {
+		metadata["field"] = field + name + strings.Replace(rest, "].sub_path", "].special.sub_path", 1)
+		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: metadata["field"], Description: err.Err.Error()}}})
+	}
+	code, reason := codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL
+	switch err.Kind {
+	case sandbox.InvalidPolicy:
+		code, reason = codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD
+	case sandbox.UnsafeLink:
+		code, reason = codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_PATH_UNSAFE
+	case sandbox.TooManyPlaces:
+		code, reason = codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE
+		metadata["limit"] = strconv.Itoa(err.Limit)
+	case sandbox.Unavailable:
+		code, reason = codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE
+	case sandbox.NotStarted, sandbox.NotExecuted, sandbox.Failed:
+		code, reason = codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED
+	}
+	return failure(code, reason, metadata, err.Error(), details...)
+}
