@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -89,4 +91,65 @@ func TestStatusesAreInOrder(t *testing.T) {
 	if !slices.Equal(order, []Backend{Bubblewrap, Landlock}) {
 		t.Errorf("order %v", order)
 	}
+}
+
+// TestLaterProbesWhenItIsNeeded, once, whoever needs it first.
+func TestLaterProbesWhenItIsNeeded(t *testing.T) {
+	sandboxes := Later(Options{})
+	defer sandboxes.Close()
+	plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
+	var waiting sync.WaitGroup
+	for range 8 {
+		waiting.Go(func() {
+			if confinement, err := sandboxes.Confine(plan); err != nil || confinement.Report().Backend != Bubblewrap {
+				t.Errorf("Confine: %v", err)
+			}
+		})
+	}
+	waiting.Wait()
+	if err := sandboxes.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNobodyWaitsForAHungProbe: a program in the place of bubblewrap that never ends.
+func TestNobodyWaitsForAHungProbe(t *testing.T) {
+	dir := build(t, "hangs = #!/bin/sh\nexec sleep 600\n")
+	_ = os.Chmod(dir+"/hangs", 0o755)
+	sandboxes := Later(Options{Bubblewrap: dir + "/hangs", Without: []Backend{Landlock}})
+	left := errors.New("somebody else has come")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(left)
+	if err := sandboxes.Wait(ctx); !errors.Is(err, left) {
+		t.Errorf("Wait = %v", err)
+	}
+	sandboxes.Close() // ends the program
+	for _, status := range sandboxes.Statuses() {
+		if status.Err == nil {
+			t.Errorf("%v works", status.Backend)
+		}
+	}
+}
+
+// TestWhatWasNotNeededIsNotProbed: nor is it when it is too late.
+func TestWhatWasNotNeededIsNotProbed(t *testing.T) {
+	dir := build(t)
+	mark := "#!/bin/sh\n: >" + dir + "/began\n"
+	if err := os.WriteFile(dir+"/bwrap", []byte(mark), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sandboxes := Later(Options{Bubblewrap: dir + "/bwrap"})
+	sandboxes.Close()
+	_, err := sandboxes.Confine(resolve(t, Policy{}))
+	if KindOf(err) != Unavailable {
+		t.Errorf("Confine: %v", err)
+	}
+	if _, err := os.Stat(dir + "/began"); err == nil {
+		t.Error("it was probed")
+	}
+	var none Sandboxes
+	if _, err := none.Confine(resolve(t, Policy{})); KindOf(err) != Unavailable || none.Wait(t.Context()) != nil {
+		t.Errorf("Confine of nothing: %v", err)
+	}
+	none.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 )
 
 // Options say how to find out what works.
@@ -26,36 +27,82 @@ type Status struct {
 	Path string
 }
 
-// Sandboxes are the ways to enforce a plan that work here. They may be used concurrently.
+// Sandboxes are the ways to enforce a plan that work here. They may be used concurrently. The zero value has none.
 type Sandboxes struct {
-	statuses []Status // the strongest first
+	statuses []Status // the strongest first; read when found is closed
 	starters starterFiles
 	devices  devices
 	reserved placeholders
+
+	options  Options
+	lifetime context.Context // until Close
+	end      context.CancelCauseFunc
+	begin    sync.Once     // whoever begins closes found
+	found    chan struct{} // nil of the zero value
 }
+
+// errClosed is why nothing works any more.
+var errClosed = errors.New("this program has given its sandboxes back")
 
 // Probe finds out which backends work here, by starting a program confined by each that tries what it must not. It
 // waits for those programs, a few milliseconds each, until ctx is done. The program is this one: its main function
 // calls [Main] first. The caller closes what it returns.
 func Probe(ctx context.Context, options Options) *Sandboxes {
-	s := &Sandboxes{reserved: placeholders{uses: map[string]int{}}}
-	bwrap, err := findBubblewrap(options.Bubblewrap)
+	s := Later(options)
+	s.begin.Do(func() { s.probe(ctx) })
+	return s
+}
+
+// Later returns at once, and probes, as [Probe] does, when somebody waits for it: in [Sandboxes.Wait],
+// [Sandboxes.Statuses] or [Sandboxes.Confine], the last two of which wait for as long as that takes. The caller closes
+// what it returns.
+func Later(options Options) *Sandboxes {
+	s := &Sandboxes{reserved: placeholders{uses: map[string]int{}}, options: options, found: make(chan struct{})}
+	s.lifetime, s.end = context.WithCancelCause(context.Background())
+	return s
+}
+
+// Wait returns when it is known what works here, or with the cause of ctx.
+func (s *Sandboxes) Wait(ctx context.Context) error {
+	if s.found == nil {
+		return nil
+	}
+	s.begin.Do(func() { go s.probe(s.lifetime) })
+	select {
+	case <-s.found:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// probe finds out what works.
+func (s *Sandboxes) probe(ctx context.Context) {
+	defer close(s.found)
+	bwrap, err := findBubblewrap(s.options.Bubblewrap)
 	s.statuses = []Status{{Backend: Bubblewrap, Err: err, Path: bwrap}, {Backend: Landlock, Err: checkLandlock()}}
 	for i := range s.statuses {
 		status := &s.statuses[i]
-		if slices.Contains(options.Without, status.Backend) {
+		if slices.Contains(s.options.Without, status.Backend) {
 			status.Err = errors.New("it is switched off by the configuration")
 		}
 		if status.Err == nil {
 			status.Err = s.try(ctx, status)
 		}
 	}
-	return s
 }
 
 // Close gives back what was opened for programs to come. Those that were started run on. Nothing may be started after
 // it.
 func (s *Sandboxes) Close() {
+	if s.found != nil {
+		s.end(errClosed)
+		s.begin.Do(func() {
+			s.statuses = []Status{{Backend: Bubblewrap, Err: errClosed}, {Backend: Landlock, Err: errClosed}}
+			close(s.found)
+		})
+		<-s.found
+	}
 	s.starters.close()
 	s.devices.close()
 }
@@ -80,11 +127,15 @@ func findBubblewrap(path string) (string, error) {
 }
 
 // Statuses says of each backend whether it works here, the strongest first.
-func (s *Sandboxes) Statuses() []Status { return slices.Clone(s.statuses) }
+func (s *Sandboxes) Statuses() []Status {
+	_ = s.Wait(context.Background())
+	return slices.Clone(s.statuses)
+}
 
 // Confine chooses the strongest backend that works here and can enforce the plan. If there is none it fails with the
 // kind Unavailable and a reason for each.
 func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
+	_ = s.Wait(context.Background())
 	var reasons []Reason
 	for i := range s.statuses {
 		err := s.statuses[i].Err
