@@ -4,8 +4,11 @@ package main
 
 import (
 	"os"
+
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 func main() {
+	sandbox.Main()
 	os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }

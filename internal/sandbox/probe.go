@@ -114,14 +114,15 @@ func (c *Confinement) runTrial(ctx context.Context, dir string) error {
 	return judge(text)
 }
 
-// forkExec starts a program in a process group of its own.
+// forkExec starts a program in a process group of its own, but in the session of this one: a server that adopts the
+// orphans of its processes takes a child with another session for one of them, and ends it.
 func forkExec(p Program) (int, error) {
 	files := make([]uintptr, len(p.Files))
 	for i, fd := range p.Files {
 		files[i] = uintptr(fd)
 	}
 	return syscall.ForkExec(p.Path, p.Argv, &syscall.ProcAttr{
-		Dir: p.Dir, Env: p.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: p.Dir, Env: p.Env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 }
 
