@@ -18,7 +18,12 @@ import (
 //
 // A pointer is nil where the member is absent or null, and where an array has
 // null; without the option optional the array must have it. Members without a
-// field are ignored, and names are case-sensitive.
+// field are ignored, and names are case-sensitive. A struct with the field
+//
+//	_ struct{} `param:",strict"`
+//
+// refuses members without a field, and arrays: for parameters that must not be
+// understood in part.
 //
 // A field may be a string, a bool, an integer (its range is checked), a float64,
 // a struct, a slice, a map with strings as keys, or a pointer to one of these;

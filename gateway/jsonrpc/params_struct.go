@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -22,7 +23,7 @@ type field struct {
 const maxFields = 64
 
 func structDecoder(t reflect.Type) decoder {
-	fields := fieldsOf(t)
+	fields, strict := fieldsOf(t), isStrict(t)
 	positions := slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f.named })
 	expected := "struct"
 	if name := t.Name(); name != "" {
@@ -31,8 +32,12 @@ func structDecoder(t reflect.Type) decoder {
 	return func(s *scanner, into reflect.Value) {
 		switch s.next("a value") {
 		case '{':
-			decodeMembers(s, into, fields)
+			decodeMembers(s, into, fields, strict)
 		case '[':
+			if strict {
+				s.wrongType(expected)
+				return
+			}
 			decodePositions(s, into, positions, expected)
 		default:
 			s.wrongType(expected)
@@ -40,12 +45,18 @@ func structDecoder(t reflect.Type) decoder {
 	}
 }
 
+// isStrict reports whether a struct takes only members that it has fields for.
+func isStrict(t reflect.Type) bool {
+	marker, ok := t.FieldByName("_")
+	return ok && marker.Tag.Get("param") == ",strict"
+}
+
 func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for i := range t.NumField() {
 		declared := t.Field(i)
 		tag, ok := declared.Tag.Lookup("param")
-		if !ok {
+		if !ok || declared.Name == "_" {
 			continue
 		}
 		options := strings.Split(tag, ",")
@@ -73,10 +84,15 @@ func fieldsOf(t reflect.Type) []field {
 	return fields
 }
 
-func decodeMembers(s *scanner, into reflect.Value, fields []field) {
+func decodeMembers(s *scanner, into reflect.Value, fields []field, strict bool) {
 	var seen uint64 // a bit for each field
 	for object := s.open(0); s.member(&object); {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == string(object.name) })
+		if i < 0 && strict {
+			s.fail(unknownField(object.name, fields))
+			s.within("." + clip(object.name))
+			return
+		}
 		if i < 0 {
 			s.value(0)
 			continue
@@ -89,6 +105,19 @@ func decodeMembers(s *scanner, into reflect.Value, fields []field) {
 			s.missing(fields[i].name)
 		}
 	}
+}
+
+// unknownField is the error for a member that there is no field for, in the words
+// of the reference.
+func unknownField(name []byte, fields []field) error {
+	said := "unknown field `" + clip(name) + "`, expected one of "
+	for i, f := range fields {
+		if i > 0 {
+			said += ", "
+		}
+		said += "`" + f.name + "`"
+	}
+	return errors.New(said)
 }
 
 func decodePositions(s *scanner, into reflect.Value, fields []field, expected string) {

@@ -123,6 +123,31 @@ func TestDecodeParamsTakesWhatHasNoPlaceByItsName(t *testing.T) {
 	}
 }
 
+func TestDecodeParamsOfAStrictStructIgnoresNothing(t *testing.T) {
+	type inner struct {
+		_    struct{} `param:",strict"`
+		Name string   `param:"name,optional"`
+		Size *int     `param:"size"`
+	}
+	type params struct {
+		Inner inner `param:"inner"`
+	}
+	var got params
+	if err := DecodeParams([]byte(`{"inner":{"name":"a","size":null},"other":1}`), &got); err != nil || got.Inner.Name != "a" {
+		t.Errorf("it becomes %+v, %v", got, err)
+	}
+	for text, want := range map[string]refusal{
+		`{"inner":{"name":"a","Name":"b"}}`: {field: "inner.Name", message: "unknown field `Name`, expected one of `name`, `size`"},
+		`{"inner":["a"]}`:                   {field: "inner", message: "invalid type: sequence, expected struct Inner"},
+		`{"inner":[]}`:                      {field: "inner", message: "invalid type: sequence, expected struct Inner"},
+	} {
+		err := DecodeParams([]byte(text), &params{})
+		if err == nil || err.Message != want.message || err.Data != (InvalidField{Field: want.field, Reason: "INVALID_FIELD"}) {
+			t.Errorf("%s is answered with %+v, want %+v", text, err, want)
+		}
+	}
+}
+
 func TestDecodeParamsKeepsWhatIsAbsent(t *testing.T) {
 	got := everything{Text: "before", Flag: true, Data: Base64("before")}
 	if err := DecodeParams([]byte(`{"nullable":null,"flag":null}`), &got); err != nil {
