@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
 )
@@ -16,6 +17,8 @@ type commandParams struct {
 	Tty            bool              `param:"tty"`
 	OutputBytesCap *uint64           `param:"outputBytesCap,optional"`
 	Arg0           *string           `param:"arg0,optional"`
+	Sandbox        json.RawMessage   `param:"sandbox,optional,named"`
+	Policy         json.RawMessage   `param:"sandboxPolicy,optional,named"`
 
 	start startParams
 }
@@ -33,7 +36,8 @@ type commandResult struct {
 func (p *commandParams) order() (string, place) { return p.ProcessID, placeStart }
 
 func (p *commandParams) check() *jsonrpc.Error {
-	p.start = startParams{ProcessID: p.ProcessID, Argv: p.Argv, Cwd: p.Cwd, Env: p.Env, Tty: p.Tty, Arg0: p.Arg0}
+	p.start = startParams{ProcessID: p.ProcessID, Argv: p.Argv, Cwd: p.Cwd, Env: p.Env, Tty: p.Tty, Arg0: p.Arg0,
+		Sandbox: takeRaw(&p.Sandbox), Policy: takeRaw(&p.Policy)}
 	return p.start.check()
 }
 

@@ -224,7 +224,13 @@ func (r *request) carryOut() (any, *jsonrpc.Error) {
 	if err := r.turn.wait(r.calls); err != nil {
 		return nil, jsonrpc.Errorf(jsonrpc.CodeInternal, "the connection is being closed")
 	}
-	return r.call.run(traced(r.calls, r.trace), r)
+	ctx := traced(r.calls, r.trace)
+	if confined, ok := r.call.(confinedCall); ok {
+		if failed := confined.checkCwd(ctx, r); failed != nil {
+			return nil, failed
+		}
+	}
+	return r.call.run(ctx, r)
 }
 
 // answer says the answer, and gives the permit back right before. If it cannot

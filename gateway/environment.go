@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"path"
+	"slices"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -69,8 +70,9 @@ func (c *connection) getEnvironment(ctx context.Context) (*environmentInfo, *jso
 		PrependPathDirs:      []string{},
 		TemporaryDirectories: []string{},
 		TempDir:              fileURI(e.GetTemporaryDirectory()),
-		Capabilities:         capabilities{FileWriteStreaming: true, FSWatchMissing: true},
-		native:               e,
+		Capabilities: capabilities{FileWriteStreaming: true, FSWatchMissing: true,
+			SandboxedFileStreaming: slices.Contains(e.GetFeatures(), execwirev1.Feature_FEATURE_SANDBOX)},
+		native: e,
 	}, nil
 }
 

@@ -13,17 +13,14 @@ import (
 // nothing is the result {}.
 type nothing struct{}
 
-// checkFile reads the path of a request, and refuses a sandbox that would have to
-// be enforced. The sandbox and the policy are parts of the message, and gone when
-// it returns; nil where there are none.
-func checkFile(into *clientPath, field, raw string, sandbox, policy *json.RawMessage) (err *jsonrpc.Error) {
+// checkFile reads the path of a request, and what it says about its sandbox. The
+// sandbox and the policy are parts of the message, and gone when it returns.
+func checkFile(into *clientPath, field, raw string, confined *confinement, sandbox, policy *json.RawMessage) (err *jsonrpc.Error) {
 	if *into, err = parsePath(field, raw); err != nil {
 		return err
 	}
-	if err := checkOlderPolicy(takeRaw(policy)); err != nil {
-		return err
-	}
-	return checkSandbox(takeRaw(sandbox), confinesFiles)
+	*confined, err = readConfinement(*into, sandbox, policy)
+	return err
 }
 
 // noSymlinks reports whether a request is to follow no links, which an older core
@@ -65,10 +62,11 @@ type fsCreateDirectoryParams struct {
 	Follow    *bool           `param:"followSymlinks,optional"`
 
 	path clientPath
+	confinement
 }
 
 func (p *fsCreateDirectoryParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
+	return checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsCreateDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, true }
@@ -80,7 +78,7 @@ func (p *fsCreateDirectoryParams) run(ctx context.Context, r *request) (any, *js
 	}
 	text, raw := p.path.forCore()
 	_, err := r.fileSystem.CreateDirectory(ctx, &execwirev1.CreateDirectoryRequest{
-		Path: text, RawPath: raw, Recursive: p.Recursive == nil || *p.Recursive, NoSymlinks: noSymlinks})
+		Path: text, RawPath: raw, Recursive: p.Recursive == nil || *p.Recursive, NoSymlinks: noSymlinks, Sandbox: p.policy})
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -94,6 +92,7 @@ type fsGetMetadataParams struct {
 	Follow  *bool           `param:"followSymlinks,optional"`
 
 	path clientPath
+	confinement
 }
 
 // fsMetadata is the result of fs/getMetadata. CreatedAtMs is 0, which means that
@@ -108,7 +107,7 @@ type fsMetadata struct {
 }
 
 func (p *fsGetMetadataParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
+	return checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsGetMetadataParams) touches() ([]string, bool) { return []string{p.path.native}, false }
@@ -119,7 +118,7 @@ func (p *fsGetMetadataParams) run(ctx context.Context, r *request) (any, *jsonrp
 		return nil, failed
 	}
 	text, raw := p.path.forCore()
-	resp, err := r.fileSystem.GetMetadata(ctx, &execwirev1.GetMetadataRequest{Path: text, RawPath: raw, NoSymlinks: noSymlinks})
+	resp, err := r.fileSystem.GetMetadata(ctx, &execwirev1.GetMetadataRequest{Path: text, RawPath: raw, NoSymlinks: noSymlinks, Sandbox: p.policy})
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -142,10 +141,11 @@ type fsRemoveParams struct {
 	Follow    *bool           `param:"followSymlinks,optional"`
 
 	path clientPath
+	confinement
 }
 
 func (p *fsRemoveParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
+	return checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsRemoveParams) touches() ([]string, bool) { return []string{p.path.native}, true }
@@ -157,7 +157,7 @@ func (p *fsRemoveParams) run(ctx context.Context, r *request) (any, *jsonrpc.Err
 	}
 	text, raw := p.path.forCore()
 	_, err := r.fileSystem.RemovePath(ctx, &execwirev1.RemovePathRequest{Path: text, RawPath: raw,
-		Recursive: p.Recursive == nil || *p.Recursive, IgnoreMissing: p.Force == nil || *p.Force, NoSymlinks: noSymlinks})
+		Recursive: p.Recursive == nil || *p.Recursive, IgnoreMissing: p.Force == nil || *p.Force, NoSymlinks: noSymlinks, Sandbox: p.policy})
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -172,13 +172,16 @@ type fsCopyParams struct {
 	Policy          json.RawMessage `param:"sandboxPolicy,optional,named"`
 
 	source, destination clientPath
+	confinement
 }
 
 func (p *fsCopyParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.source, "sourcePath", p.SourcePath, &p.Sandbox, &p.Policy); err != nil {
+	if err := checkFile(&p.source, "sourcePath", p.SourcePath, &p.confinement, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
-	return checkFile(&p.destination, "destinationPath", p.DestinationPath, nil, nil)
+	var err *jsonrpc.Error
+	p.destination, err = parsePath("destinationPath", p.DestinationPath)
+	return err
 }
 
 func (p *fsCopyParams) touches() ([]string, bool) {
@@ -189,7 +192,7 @@ func (p *fsCopyParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error
 	from, rawFrom := p.source.forCore()
 	to, rawTo := p.destination.forCore()
 	_, err := r.fileSystem.CopyPath(ctx, &execwirev1.CopyPathRequest{
-		SourcePath: from, RawSourcePath: rawFrom, DestinationPath: to, RawDestinationPath: rawTo, Recursive: p.Recursive})
+		SourcePath: from, RawSourcePath: rawFrom, DestinationPath: to, RawDestinationPath: rawTo, Recursive: p.Recursive, Sandbox: p.policy})
 	if err != nil {
 		return nil, copyFailure(err)
 	}
@@ -202,6 +205,7 @@ type fsCanonicalizeParams struct {
 	Policy  json.RawMessage `param:"sandboxPolicy,optional,named"`
 
 	path clientPath
+	confinement
 }
 
 // fsPath is the result of fs/canonicalize.
@@ -210,14 +214,14 @@ type fsPath struct {
 }
 
 func (p *fsCanonicalizeParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
+	return checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsCanonicalizeParams) touches() ([]string, bool) { return []string{p.path.native}, false }
 
 func (p *fsCanonicalizeParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
 	text, raw := p.path.forCore()
-	resp, err := r.fileSystem.CanonicalizePath(ctx, &execwirev1.CanonicalizePathRequest{Path: text, RawPath: raw})
+	resp, err := r.fileSystem.CanonicalizePath(ctx, &execwirev1.CanonicalizePathRequest{Path: text, RawPath: raw, Sandbox: p.policy})
 	if err != nil {
 		return nil, fileFailure(err)
 	}

@@ -45,6 +45,7 @@ type fsOpenParams struct {
 	Policy   json.RawMessage `param:"sandboxPolicy,optional,named"`
 
 	path clientPath
+	confinement
 }
 
 // fsHandle is the result of fs/open.
@@ -53,7 +54,7 @@ type fsHandle struct {
 }
 
 func (p *fsOpenParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy); err != nil {
+	if err := checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
 	if len(p.HandleID) > maxHandleIDBytes {
@@ -83,7 +84,7 @@ func (p *fsOpenParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error
 	}
 	text, raw := p.path.forCore()
 	_, err := r.fileSystem.OpenFile(ctx, &execwirev1.OpenFileRequest{
-		Path: text, RawPath: raw, SessionId: r.session.id, HandleId: handle.coreID, Mode: p.mode()})
+		Path: text, RawPath: raw, SessionId: r.session.id, HandleId: handle.coreID, Mode: p.mode(), Sandbox: p.policy})
 	if err != nil {
 		if ctx.Err() == nil { // or nobody knows, and it is closed with the connection
 			r.handles.forget(handle)

@@ -32,10 +32,11 @@ type fsReadFileParams struct {
 	Follow  *bool           `param:"followSymlinks,optional"`
 
 	path clientPath
+	confinement
 }
 
 func (p *fsReadFileParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
+	return checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsReadFileParams) touches() ([]string, bool) { return []string{p.path.native}, false }
@@ -60,7 +61,7 @@ func (p *fsReadFileParams) read(ctx context.Context, r *request, leave func()) (
 		return nil, failed
 	}
 	text, raw := p.path.forCore()
-	resp, err := r.fileSystem.ReadFile(ctx, &execwirev1.ReadFileRequest{Path: text, RawPath: raw, NoSymlinks: noSymlinks}, grpc.MaxCallRecvMsgSize(maxCoreMessage))
+	resp, err := r.fileSystem.ReadFile(ctx, &execwirev1.ReadFileRequest{Path: text, RawPath: raw, NoSymlinks: noSymlinks, Sandbox: p.policy}, grpc.MaxCallRecvMsgSize(maxCoreMessage))
 	switch {
 	case err == nil && len(resp.GetData()) > largeBytes:
 		return &largeAnswer{begin: contentBegin, data: resp.GetData(), leave: leave}, nil
@@ -71,7 +72,7 @@ func (p *fsReadFileParams) read(ctx context.Context, r *request, leave func()) (
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	file := &fileStream{cancel: cancel, leave: leave}
-	if failed := file.open(ctx, r.fileSystem, p.path, noSymlinks); failed != nil {
+	if failed := file.open(ctx, r.fileSystem, p, noSymlinks); failed != nil {
 		cancel(nil)
 		return nil, failed
 	}
@@ -121,23 +122,23 @@ type handingBack struct{ grpc.EmptyCallOption }
 func (handingBack) HandsBack() {}
 
 // open begins the download.
-func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServiceClient, p clientPath, noSymlinks bool) *jsonrpc.Error {
-	text, raw := p.forCore()
+func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServiceClient, p *fsReadFileParams, noSymlinks bool) *jsonrpc.Error {
+	text, raw := p.path.forCore()
 	length := uint64(maxFileBytes + 1)
-	stream, err := files.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length, NoSymlinks: noSymlinks}, handingBack{})
+	stream, err := files.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length, NoSymlinks: noSymlinks, Sandbox: p.policy}, handingBack{})
 	if err != nil {
-		return contentFailure(err, p)
+		return contentFailure(err, p.path)
 	}
 	head, err := stream.Recv()
 	if err != nil {
-		return contentFailure(err, p)
+		return contentFailure(err, p.path)
 	}
 	if head.GetHead().GetMetadata().GetSize() > maxFileBytes {
 		return fileTooLarge()
 	}
 	first, err := stream.Recv()
 	if err != nil && err != io.EOF {
-		return contentFailure(err, p)
+		return contentFailure(err, p.path)
 	}
 	f.stream, f.first = stream, first.GetData()
 	return nil
@@ -173,6 +174,7 @@ type fsReadDirectoryParams struct {
 	Policy  json.RawMessage `param:"sandboxPolicy,optional,named"`
 
 	path clientPath
+	confinement
 }
 
 // fsEntries is the result of fs/readDirectory.
@@ -195,7 +197,7 @@ type fsEntry struct {
 }
 
 func (p *fsReadDirectoryParams) check() *jsonrpc.Error {
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
+	return checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsReadDirectoryParams) touches() ([]string, bool) { return []string{p.path.native}, false }
@@ -226,7 +228,7 @@ func (p *fsReadDirectoryParams) list(ctx context.Context, r *request, into *fsEn
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	text, raw := p.path.forCore()
-	stream, err := r.fileSystem.ReadDirectory(ctx, &execwirev1.ReadDirectoryRequest{Path: text, RawPath: raw})
+	stream, err := r.fileSystem.ReadDirectory(ctx, &execwirev1.ReadDirectoryRequest{Path: text, RawPath: raw, Sandbox: p.policy})
 	if err != nil {
 		return fileFailure(err)
 	}

@@ -16,13 +16,16 @@ type fsRenameParams struct {
 	Policy          json.RawMessage `param:"sandboxPolicy,optional,named"`
 
 	source, destination clientPath
+	confinement
 }
 
 func (p *fsRenameParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.source, "sourcePath", p.SourcePath, &p.Sandbox, &p.Policy); err != nil {
+	if err := checkFile(&p.source, "sourcePath", p.SourcePath, &p.confinement, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
-	return checkFile(&p.destination, "destinationPath", p.DestinationPath, nil, nil)
+	var err *jsonrpc.Error
+	p.destination, err = parsePath("destinationPath", p.DestinationPath)
+	return err
 }
 
 func (p *fsRenameParams) touches() ([]string, bool) {
@@ -33,7 +36,7 @@ func (p *fsRenameParams) run(ctx context.Context, r *request) (any, *jsonrpc.Err
 	from, rawFrom := p.source.forCore()
 	to, rawTo := p.destination.forCore()
 	_, err := r.fileSystem.RenamePath(ctx, &execwirev1.RenamePathRequest{SourcePath: from, RawSourcePath: rawFrom,
-		DestinationPath: to, RawDestinationPath: rawTo, NoReplace: p.NoReplace != nil && *p.NoReplace})
+		DestinationPath: to, RawDestinationPath: rawTo, NoReplace: p.NoReplace != nil && *p.NoReplace, Sandbox: p.policy})
 	if err != nil {
 		return nil, fileFailure(err)
 	}

@@ -213,7 +213,16 @@ func TestReadDirectoryLeavesOutWhatLeadsNowhere(t *testing.T) {
 	}
 }
 
-func TestSandboxesOnFiles(t *testing.T) {
+// wantUnconfined wants the refusal of a core that cannot confine.
+func wantUnconfined(t *testing.T, refusal *wireError) {
+	t.Helper()
+	if refusal.Data["reason"] != "SANDBOX_UNAVAILABLE" {
+		t.Errorf("the refusal is %+v, want the reason SANDBOX_UNAVAILABLE", refusal)
+	}
+}
+
+// A core without a sandbox refuses, whatever the call and the shape.
+func TestFilesAreRefusedWhereTheyCannotBeConfined(t *testing.T) {
 	core := newCore(t, withSmallFiles)
 	cl, _ := core.attach("")
 	dir := t.TempDir()
@@ -228,12 +237,12 @@ func TestSandboxesOnFiles(t *testing.T) {
 		`{"permissions":{}` + level,
 	} {
 		for _, method := range []string{"fs/writeFile", "fs/readFile", "fs/getMetadata", "fs/remove", "fs/createDirectory", "fs/readDirectory", "fs/canonicalize"} {
-			cl.refused(method, sandbox(refusing), -32600, "no sandbox that can enforce the policy")
+			wantUnconfined(t, cl.refused(method, sandbox(refusing), -32600, ""))
 		}
 		params := map[string]any{"sourcePath": dir + "/f", "destinationPath": dir + "/g", "recursive": false, "sandbox": json.RawMessage(refusing)}
-		cl.refused("fs/copy", params, -32600, "no sandbox that can enforce the policy")
+		wantUnconfined(t, cl.refused("fs/copy", params, -32600, ""))
 	}
-	cl.refused("fs/writeFile", sandbox(`{"sandboxPolicy":{"type":"readOnly"}}`), -32602, "missing field `permissions`")
+	cl.refused("fs/writeFile", sandbox(`{}`), -32602, "missing field `permissions`")
 	older := func(policy string) map[string]any {
 		return map[string]any{"path": dir + "/f", "dataBase64": "eA==", "sandboxPolicy": json.RawMessage(policy),
 			"sourcePath": dir + "/f", "destinationPath": dir + "/g", "recursive": false,
@@ -243,8 +252,8 @@ func TestSandboxesOnFiles(t *testing.T) {
 	pathless := []string{"fs/readBlock", "fs/writeBlock", "fs/close", "fs/unwatch"} // which name no path
 	for method, known := range methods {
 		if known.group == groupFiles && !slices.Contains(pathless, method) {
-			cl.refused(method, older(`{"type":"readOnly","networkAccess":false}`), -32600, "no sandbox that can enforce the policy")
-			cl.refused(method, older(`{"type":"workspaceWrite","writableRoots":[]}`), -32600, "no sandbox that can enforce the policy")
+			wantUnconfined(t, cl.refused(method, older(`{"type":"readOnly","networkAccess":false}`), -32600, ""))
+			wantUnconfined(t, cl.refused(method, older(`{"type":"workspaceWrite","writableRoots":[]}`), -32600, ""))
 			cl.refused(method, older(`{}`), -32602, "missing field `type`")
 		}
 	}

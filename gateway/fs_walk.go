@@ -28,6 +28,7 @@ type fsWalkParams struct {
 	Policy  json.RawMessage `param:"sandboxPolicy,optional,named"`
 
 	path clientPath
+	confinement
 }
 
 type fsWalkOptions struct {
@@ -62,7 +63,7 @@ type fsWalkError struct {
 func (w *fsWalk) wasSaid() { w.leave() }
 
 func (p *fsWalkParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy); err != nil {
+	if err := checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
 	for _, bound := range []struct {
@@ -102,7 +103,7 @@ func (p *fsWalkParams) walk(ctx context.Context, r *request, into *fsWalk) *json
 	text, raw := p.path.forCore()
 	stream, err := r.fileSystem.WalkDirectory(ctx, &execwirev1.WalkDirectoryRequest{
 		Path: text, RawPath: raw, MaxDepth: &p.Options.MaxDepth, MaxDirectories: &p.Options.MaxDirectories,
-		FollowDirectorySymlinks: isSet(p.Options.Follow), SkipHiddenDirectories: isSet(p.Options.PruneHidden)})
+		FollowDirectorySymlinks: isSet(p.Options.Follow), SkipHiddenDirectories: isSet(p.Options.PruneHidden), Sandbox: p.policy})
 	if err != nil {
 		return fileFailure(err)
 	}

@@ -31,13 +31,14 @@ type fsWatchParams struct {
 
 	id   watchID
 	path clientPath
+	confinement
 }
 
 func (p *fsWatchParams) check() (err *jsonrpc.Error) {
 	if p.id, err = parseWatchID(takeRaw(&p.WatchID)); err != nil {
 		return err
 	}
-	return checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy)
+	return checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy)
 }
 
 func (p *fsWatchParams) watchID() watchID { return p.id }
@@ -46,7 +47,7 @@ func (p *fsWatchParams) touches() ([]string, bool) { return []string{p.path.nati
 
 func (p *fsWatchParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
 	text, raw := p.path.forCore()
-	req := &execwirev1.WatchDirectoryRequest{Path: text, RawPath: raw, Recursive: p.Recursive != nil && *p.Recursive, Ignore: p.Ignore}
+	req := &execwirev1.WatchDirectoryRequest{Path: text, RawPath: raw, Recursive: p.Recursive != nil && *p.Recursive, Ignore: p.Ignore, Sandbox: p.policy}
 	if p.SettleMs != nil {
 		const most = math.MaxInt64 / uint64(time.Millisecond)
 		req.Settle = durationpb.New(time.Duration(min(*p.SettleMs, most)) * time.Millisecond)

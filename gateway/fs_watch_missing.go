@@ -23,6 +23,7 @@ type fsWatchMissingParams struct {
 	id      watchID
 	missing []clientPath
 	present []clientPath
+	confinement
 }
 
 func (p *fsWatchMissingParams) check() (err *jsonrpc.Error) {
@@ -40,10 +41,18 @@ func (p *fsWatchMissingParams) check() (err *jsonrpc.Error) {
 		return err
 	}
 	p.Missing = nil
-	if err := checkOlderPolicy(takeRaw(&p.Policy)); err != nil {
-		return err
+	p.confinement, err = readConfinement(p.like(), &p.Sandbox, &p.Policy)
+	return err
+}
+
+// like is one of the paths, for the form that the client writes them in.
+func (p *fsWatchMissingParams) like() clientPath {
+	for _, list := range [][]clientPath{p.missing, p.present} {
+		if len(list) > 0 {
+			return list[0]
+		}
 	}
-	return checkSandbox(takeRaw(&p.Sandbox), confinesFiles)
+	return clientPath{}
 }
 
 // parsePresent reads one path or a list, or nothing.
@@ -88,7 +97,7 @@ func (p *fsWatchMissingParams) run(ctx context.Context, r *request) (any, *jsonr
 	if len(p.missing)+len(p.present) == 0 {
 		return &watchBegun{}, nil
 	}
-	req := &execwirev1.AwaitPathsRequest{Missing: awaitedPaths(p.missing), Present: awaitedPaths(p.present)}
+	req := &execwirev1.AwaitPathsRequest{Missing: awaitedPaths(p.missing), Present: awaitedPaths(p.present), Sandbox: p.policy}
 	return begin(ctx, r.connection, p.id, func(ctx context.Context) (grpc.ServerStreamingClient[execwirev1.AwaitPathsResponse], error) {
 		return r.fileSystem.AwaitPaths(ctx, req)
 	}, r.connection.awaitMissing)

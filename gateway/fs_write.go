@@ -35,14 +35,15 @@ type fsWriteFileParams struct {
 	Mode         *uint32 `param:"mode,optional,named"`
 	ModifiedAtMs *int64  `param:"modifiedAtMs,optional,named"`
 
-	path    clientPath
+	path clientPath
+	confinement
 	data    []byte
 	replace *execwirev1.UploadHead // nil to write in place
 }
 
 // check decodes the data, which is in the memory of the message.
 func (p *fsWriteFileParams) check() *jsonrpc.Error {
-	if err := checkFile(&p.path, "path", p.Path, &p.Sandbox, &p.Policy); err != nil {
+	if err := checkFile(&p.path, "path", p.Path, &p.confinement, &p.Sandbox, &p.Policy); err != nil {
 		return err
 	}
 	if err := p.checkReplacement(); err != nil {
@@ -52,7 +53,7 @@ func (p *fsWriteFileParams) check() *jsonrpc.Error {
 	if err != nil {
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: %v", err)
 	}
-	p.data, p.DataBase64, p.Sandbox, p.Policy = data, nil, nil, nil
+	p.data, p.DataBase64 = data, nil
 	return nil
 }
 
@@ -93,12 +94,12 @@ func (p *fsWriteFileParams) run(ctx context.Context, r *request) (any, *jsonrpc.
 	var err error
 	switch {
 	case p.replace != nil:
-		p.replace.Path, p.replace.RawPath, p.replace.NoSymlinks = text, raw, noSymlinks
+		p.replace.Path, p.replace.RawPath, p.replace.NoSymlinks, p.replace.Sandbox = text, raw, noSymlinks, p.policy
 		err = upload(ctx, r.fileSystem, p.replace, p.data)
 	case len(p.data) <= wholeWrite:
-		_, err = r.fileSystem.WriteFile(ctx, &execwirev1.WriteFileRequest{Path: text, RawPath: raw, Data: p.data, NoSymlinks: noSymlinks})
+		_, err = r.fileSystem.WriteFile(ctx, &execwirev1.WriteFileRequest{Path: text, RawPath: raw, Data: p.data, NoSymlinks: noSymlinks, Sandbox: p.policy})
 	default:
-		head := &execwirev1.UploadHead{Path: text, RawPath: raw, Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE, NoSymlinks: noSymlinks}
+		head := &execwirev1.UploadHead{Path: text, RawPath: raw, Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE, NoSymlinks: noSymlinks, Sandbox: p.policy}
 		err = upload(ctx, r.fileSystem, head, p.data)
 	}
 	if err != nil {

@@ -60,7 +60,8 @@ func appendEvent(dst, name []byte, event *execwirev1.ProcessEvent, gap *execwire
 		dst = appendEventHead(dst, `process/exited`, name, event.GetSeq())
 		dst = append(dst, `,"exitCode":`...)
 		dst = strconv.AppendInt(dst, exitCode(e.Exited.GetExit()), 10)
-		dst = append(dst, `,"sandboxDenied":false`...)
+		dst = append(dst, `,"sandboxDenied":`...)
+		dst = strconv.AppendBool(dst, e.Exited.GetExit().GetSandboxDenied())
 	case *execwirev1.ProcessEvent_Closed:
 		dst = appendEventHead(dst, `process/closed`, name, event.GetSeq())
 	default:

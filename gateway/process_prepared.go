@@ -32,6 +32,8 @@ func (p *startParams) checkPrepared() *jsonrpc.Error {
 		{"arg0", p.Arg0 != nil},
 		{"envPolicy", p.EnvPolicy != nil},
 		{"sandbox", isGiven(p.Sandbox)},
+		{"sandboxPolicy", isGiven(p.Policy)},
+		{"networkProxy", isGiven(p.NetworkProxy)},
 		{"managedNetwork", isGiven(p.ManagedNetwork)},
 		{"enforceManagedNetwork", p.EnforceManagedNetwork != nil},
 	} {

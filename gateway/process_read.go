@@ -139,7 +139,8 @@ func (r *reading) appendTo(dst []byte) []byte {
 	}
 	dst = append(dst, `,"closed":`...)
 	dst = strconv.AppendBool(dst, r.closed)
-	dst = append(dst, `,"failure":null,"sandboxDenied":false`...)
+	dst = append(dst, `,"failure":null,"sandboxDenied":`...)
+	dst = strconv.AppendBool(dst, r.exit.GetSandboxDenied())
 	dst = appendGap(dst, r.gap)
 	return append(dst, '}')
 }

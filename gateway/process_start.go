@@ -14,8 +14,8 @@ import (
 )
 
 // startParams are the parameters of process/start. What newer clients send
-// besides (metadata, shellSnapshot, networkProxy, credentialProviders) is
-// accepted and changes nothing.
+// besides (metadata, shellSnapshot, credentialProviders) is accepted and changes
+// nothing.
 type startParams struct {
 	ProcessID             string            `param:"processId"`
 	Argv                  []string          `param:"argv"`
@@ -31,10 +31,13 @@ type startParams struct {
 	Rows                  *uint16           `param:"rows,named"`
 	Cols                  *uint16           `param:"cols,named"`
 	Executable            *string           `param:"executable,named"`
+	Policy                json.RawMessage   `param:"sandboxPolicy,optional,named"`
+	NetworkProxy          json.RawMessage   `param:"networkProxy,optional,named"`
 
 	cwd        clientPath
-	executable clientPath               // of a prepared command
-	size       *execwirev1.TerminalSize // nil: the standard one
+	executable clientPath                // of a prepared command
+	policy     *execwirev1.SandboxPolicy // nil: none was asked for
+	size       *execwirev1.TerminalSize  // nil: the standard one
 	manner     manner
 }
 
@@ -91,14 +94,9 @@ func (p *startParams) check() *jsonrpc.Error {
 	if err := p.checkPrepared(); err != nil {
 		return err
 	}
-	if err := checkSandbox(p.Sandbox, confinesPrograms); err != nil {
+	if err := p.readSandbox(); err != nil {
 		return err
 	}
-	managed := p.ManagedNetwork != nil && string(p.ManagedNetwork) != "null"
-	if managed || p.EnforceManagedNetwork != nil && *p.EnforceManagedNetwork {
-		return errSandboxUnavailable()
-	}
-	p.Sandbox, p.ManagedNetwork = nil, nil // parts of the message
 	switch {
 	case len(p.Argv) == 0:
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "argv must not be empty")
@@ -150,7 +148,7 @@ func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 	}
 	r.renew(id, p.manner)
 	p.announceStarted(r, started.GetProcess())
-	return startResult{ProcessID: p.ProcessID, SandboxType: "none"}, nil
+	return startResult{ProcessID: p.ProcessID, SandboxType: sandboxType(started.GetProcess())}, nil
 }
 
 // renew notes that what comes under the id with seq 1 is another process.
@@ -181,6 +179,7 @@ func (p *startParams) direct(r *request) *execwirev1.DirectCommand {
 		Arg0:             p.Arg0,
 		WorkingDirectory: p.cwd.native,
 		Env:              p.Env,
+		Sandbox:          p.policy,
 	}
 	if policy := p.EnvPolicy; policy != nil {
 		command.EnvironmentPolicy = &execwirev1.EnvironmentPolicy{

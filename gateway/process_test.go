@@ -70,7 +70,7 @@ func TestStartTakesEverythingThatClientsSend(t *testing.T) {
 		t.Errorf("it said %q and exited with %d", text, code)
 	}
 	for _, sandbox := range []string{
-		`{"permissions":{"type":"disabled"}}`, `{"permissions":{"type":"external","network":"restricted"}}`,
+		`{"permissions":{"type":"disabled"},"windowsSandboxLevel":"disabled"}`, `{"permissions":{"type":"external","network":"restricted"},"windowsSandboxLevel":"elevated"}`,
 		`{"permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"enabled"},"windowsSandboxLevel":"disabled"}`,
 	} {
 		cl.start("sandbox"+sandbox, "true", "sandbox", rawJSON(sandbox))
@@ -117,13 +117,16 @@ func TestStartsThatFailSayWhyAndLeaveTheIDFree(t *testing.T) {
 		{"half a policy", []any{"envPolicy", map[string]any{"inherit": "none"}}, -32602, "missing field `ignoreDefaultExcludes`"},
 		{"a wrong policy", []any{"envPolicy", map[string]any{"inherit": "some"}}, -32602, "unknown variant `some`, expected one of `core`, `all`, `none`"},
 		{"too many patterns", []any{"envPolicy", map[string]any{"inherit": "all", "ignoreDefaultExcludes": true, "exclude": make([]string, 300), "set": map[string]string{}, "includeOnly": []string{}}}, -32602, "exclude"},
-		{"a sandbox", []any{"sandbox", rawJSON(`{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},"network":"restricted"}}`)}, -32600, "no sandbox that can enforce"},
-		{"no network", []any{"sandbox", rawJSON(`{"permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}}`)}, -32600, "no sandbox that can enforce"},
-		{"an old sandbox", []any{"sandbox", rawJSON(`{"permissions":{"network":{"enabled":true}}}`)}, -32600, "no sandbox that can enforce"},
-		{"an older sandbox", []any{"sandbox", rawJSON(`{"sandboxPolicy":{}}`)}, -32602, "missing field `permissions`"},
-		{"an unknown sandbox", []any{"sandbox", rawJSON(`{"permissions":{"type":"magic"}}`)}, -32602, "unknown variant `magic`"},
-		{"a managed network", []any{"enforceManagedNetwork", true}, -32600, "no sandbox that can enforce"},
-		{"managed ports", []any{"managedNetwork", map[string]any{"loopbackPorts": []int{1}}}, -32600, "no sandbox that can enforce"},
+		{"a sandbox", []any{"sandbox", rawJSON(`{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},"network":"restricted"},"windowsSandboxLevel":"disabled"}`)}, -32600, "sandbox"},
+		{"no network", []any{"sandbox", rawJSON(`{"permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"},"windowsSandboxLevel":"disabled"}`)}, -32600, "sandbox"},
+		{"an old sandbox", []any{"sandbox", rawJSON(`{"permissions":{"network":{"enabled":true}},"windowsSandboxLevel":"disabled"}`)}, -32600, "sandbox"},
+		{"an older sandbox", []any{"sandbox", rawJSON(`{"sandboxPolicy":{}}`)}, -32602, "missing field `type`"},
+		{"a sandbox of another shape", []any{"sandbox", rawJSON(`{"policy":{}}`)}, -32602, "missing field `permissions`"},
+		{"the oldest sandbox", []any{"sandboxPolicy", rawJSON(`{"type":"readOnly"}`)}, -32600, "sandbox"},
+		{"an unknown sandbox", []any{"sandbox", rawJSON(`{"permissions":{"type":"magic"},"windowsSandboxLevel":"disabled"}`)}, -32602, "unknown variant `magic`"},
+		{"a managed network", []any{"enforceManagedNetwork", true}, -32600, "a managed network is demanded"},
+		{"managed ports", []any{"managedNetwork", map[string]any{"loopbackPorts": []int{1}}}, -32600, "`managedNetwork` cannot be enforced"},
+		{"a proxy", []any{"networkProxy", map[string]any{}}, -32600, "`networkProxy` cannot be enforced"},
 		{"a long id", []any{"processId", strings.Repeat("x", 1025)}, -32602, "processId is longer than 1024 bytes"},
 		{"an id that becomes long", []any{"processId", "~" + strings.Repeat("x", 1023)}, -32602, "processId is longer than 1024 bytes"},
 	} {

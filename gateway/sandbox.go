@@ -1,91 +1,276 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// sandboxParams is the part of a sandbox parameter that says whether anything is
-// to be confined.
+// confinement is what a call on files says about its sandbox. The zero value
+// confines nothing.
+type confinement struct {
+	policy *execwirev1.SandboxPolicy
+	// cwd is a directory that has to exist for clients of older versions, or "".
+	cwd string
+}
+
+// sandboxReader translates what a request says about its sandbox, in any of the
+// shapes that it has had. What it does not understand and what would take something
+// away is refused, so that a policy never grants more than the client meant.
+type sandboxReader struct {
+	// newer is whether the client is of a version that writes paths as URIs.
+	newer bool
+	// workspace is what a policy of the older forms makes writable that is asked for
+	// without a directory of its own; nil for nothing.
+	workspace *clientPath
+
+	cwd   *clientPath // that relative patterns begin at; nil: none was given
+	roots []string    // that project_roots stands for
+	// dynamic is whether what the policy says depends on cwd.
+	dynamic bool
+}
+
+// sandboxParams are the parameter sandbox. Exactly one of permissions, the older
+// policies, and type is there; with type it is the policy itself. What is ignored
+// (windowsSandboxProxySettingsMode, sandboxOverride and whatever comes later) is for
+// other systems, or would grant more.
 type sandboxParams struct {
-	Permissions permissionsParams `param:"permissions"`
+	Permissions          json.RawMessage      `param:"permissions,optional"`
+	Cwd                  *string              `param:"cwd"`
+	WorkspaceRoots       *[]string            `param:"workspaceRoots"`
+	TemporaryDirectories *[]string            `param:"temporaryDirectories"`
+	WindowsLevel         *windowsSandboxLevel `param:"windowsSandboxLevel"`
+	WindowsDesktop       bool                 `param:"windowsSandboxPrivateDesktop,optional"`
+	LegacyLandlock       bool                 `param:"useLegacyLandlock,optional"`
+
+	Policy           json.RawMessage `param:"sandboxPolicy,optional"`
+	PolicyCwd        *string         `param:"sandboxPolicyCwd"`
+	FileSystemPolicy json.RawMessage `param:"fileSystemSandboxPolicy,optional"`
+	Additional       json.RawMessage `param:"additionalPermissions,optional"`
+
+	Type *string `param:"type"`
 }
 
-// permissionsParams are tagged by their type; those of an older form have none
-// and always confine.
-type permissionsParams struct {
-	Type       string            `param:"type,optional"`
-	FileSystem *fileSystemParams `param:"file_system,optional"`
-	Network    json.RawMessage   `param:"network,optional"`
-}
+// windowsSandboxLevel means nothing on this system, but must be one that exists.
+type windowsSandboxLevel string
 
-type fileSystemParams struct {
-	Type string `param:"type,optional"`
-}
-
-// confines is what of a sandbox concerns a request.
-type confines int
-
-const (
-	confinesFiles    confines = iota // the network does not matter
-	confinesPrograms                 // files and network
-)
-
-// checkSandbox refuses a sandbox that would have to be enforced: no backend is
-// there yet, and a policy is never weakened in silence. The raw value is nil if
-// the member is absent.
-func checkSandbox(raw json.RawMessage, what confines) *jsonrpc.Error {
-	if raw == nil || string(raw) == "null" {
+func (l *windowsSandboxLevel) UnmarshalText(text []byte) error {
+	switch *l = windowsSandboxLevel(text); *l {
+	case "disabled", "restricted-token", "elevated", "mxc":
 		return nil
 	}
-	var sandbox sandboxParams
-	if err := jsonrpc.DecodeParams(raw, &sandbox); err != nil {
-		return err
+	return jsonrpc.UnknownVariant(string(text), "disabled", "restricted-token", "elevated", "mxc")
+}
+
+// read translates the members sandbox and sandboxPolicy of a request. Nil is
+// returned where there are none.
+func (r *sandboxReader) read(sandbox, policy json.RawMessage) (*policyDraft, *jsonrpc.Error) {
+	switch {
+	case isGiven(sandbox) && isGiven(policy):
+		return nil, invalidMember("sandboxPolicy", "is there beside `sandbox`: leave one of them out")
+	case isGiven(policy):
+		r.cwd = r.workspace
+		return r.older("sandboxPolicy", policy, nil)
+	case isGiven(sandbox):
+		return r.readSandbox(sandbox)
 	}
-	switch permissions := sandbox.Permissions; permissions.Type {
-	case "disabled", "external":
-		return nil
-	case "managed":
-		free := permissions.FileSystem != nil && permissions.FileSystem.Type == "unrestricted"
-		if free && (what == confinesFiles || string(permissions.Network) == `"enabled"`) {
-			return nil
+	return nil, nil
+}
+
+func (r *sandboxReader) readSandbox(raw json.RawMessage) (*policyDraft, *jsonrpc.Error) {
+	var params sandboxParams
+	if err := decodeObject("sandbox", raw, &params); err != nil {
+		return nil, err
+	}
+	if err := r.readPlaces(&params); err != nil {
+		return nil, err
+	}
+	draft, err := r.readShape(raw, &params)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.dynamic && r.cwd == nil:
+		return nil, r.needsCwd()
+	case draft.hasTmpdir() && params.TemporaryDirectories != nil && len(*params.TemporaryDirectories) > 0:
+		return nil, sandboxRefused("`temporaryDirectories` cannot be what `tmpdir` stands for, which is the directory in TMPDIR: name them in entries of their own")
+	}
+	return draft, nil
+}
+
+// readShape finds out which of the shapes it is.
+func (r *sandboxReader) readShape(raw json.RawMessage, params *sandboxParams) (*policyDraft, *jsonrpc.Error) {
+	older := isGiven(params.Policy) || isGiven(params.FileSystemPolicy)
+	if isGiven(params.Permissions) && (older || params.Type != nil) || older && params.Type != nil {
+		return nil, invalidMember("sandbox", "says in two ways what is allowed: leave out all but one of `permissions`, `sandboxPolicy` and `type`")
+	}
+	switch {
+	case older:
+		return r.split(params)
+	case params.Type != nil:
+		r.useWorkspace()
+		return r.older("sandbox", raw, contextMembers)
+	case params.Permissions == nil:
+		return nil, missingMember("sandbox", "permissions")
+	case params.WindowsLevel == nil:
+		return nil, missingMember("sandbox", "windowsSandboxLevel")
+	}
+	return r.permissions("sandbox.permissions", params.Permissions)
+}
+
+// contextMembers are those of sandbox that are not of a policy.
+var contextMembers = []string{
+	"cwd", "sandboxPolicyCwd", "workspaceRoots", "temporaryDirectories", "windowsSandboxLevel", "windowsSandboxPrivateDesktop",
+	"windowsSandboxProxySettingsMode", "useLegacyLandlock", "sandboxOverride",
+}
+
+// readPlaces reads the directories that a policy refers to. The project roots of
+// older clients, whose paths are no URIs, are their cwd.
+func (r *sandboxReader) readPlaces(params *sandboxParams) *jsonrpc.Error {
+	for _, cwd := range []struct {
+		name string
+		raw  *string
+	}{{"sandbox.cwd", params.Cwd}, {"sandbox.sandboxPolicyCwd", params.PolicyCwd}} {
+		if cwd.raw == nil {
+			continue
 		}
-	case "":
-	default:
-		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams,
-			"unknown variant `%s`, expected one of `managed`, `disabled`, `external`", shorten(permissions.Type))
+		path, err := sandboxPath(cwd.name, *cwd.raw)
+		if err != nil {
+			return err
+		}
+		r.cwd = &path
 	}
-	return errSandboxUnavailable()
+	switch {
+	case params.WorkspaceRoots != nil:
+		r.newer, r.roots = true, []string{}
+		roots, err := parsePaths("sandbox.workspaceRoots", *params.WorkspaceRoots)
+		if err != nil {
+			return asInvalid(err)
+		}
+		for _, root := range roots {
+			r.roots = append(r.roots, root.native)
+		}
+	case r.cwd != nil && r.cwd.uri:
+		r.newer = true
+	case r.cwd != nil:
+		r.roots = []string{r.cwd.native}
+	}
+	for _, root := range r.roots {
+		if !utf8.ValidString(root) {
+			return invalidMember("sandbox.workspaceRoots", "is not UTF-8: rename the directory")
+		}
+	}
+	return nil
 }
 
-// olderPolicyParams is the parameter sandboxPolicy, which clients of April 2026
-// have in the place of sandbox.
-type olderPolicyParams struct {
-	Type string `param:"type"`
+// useWorkspace is for the older policies, whose cwd is writable whatever the form
+// of its path.
+func (r *sandboxReader) useWorkspace() {
+	if r.cwd == nil {
+		r.cwd = r.workspace
+	}
+	if r.cwd != nil && r.roots == nil {
+		r.roots = []string{r.cwd.native}
+	}
 }
 
-// checkOlderPolicy is checkSandbox for that parameter. What is not known confines.
-func checkOlderPolicy(raw json.RawMessage) *jsonrpc.Error {
-	if raw == nil || string(raw) == "null" {
+// needsCwd refuses a policy that depends on a directory that was not given, as the
+// version of the client does.
+func (r *sandboxReader) needsCwd() *jsonrpc.Error {
+	code := jsonrpc.CodeInvalidRequest
+	if r.newer {
+		code = jsonrpc.CodeInvalidParams
+	}
+	return &jsonrpc.Error{Code: code, Message: "file system sandbox context with dynamic permissions requires cwd",
+		Data: jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: "sandbox.cwd"}}
+}
+
+// sandboxPath reads a path of a sandbox.
+func sandboxPath(field, raw string) (clientPath, *jsonrpc.Error) {
+	path, err := parsePath(field, raw)
+	if err != nil {
+		return path, asInvalid(err)
+	}
+	if !utf8.ValidString(path.native) {
+		return path, invalidMember(field, "is not UTF-8: name a directory above it")
+	}
+	return path, nil
+}
+
+// asInvalid makes an error about a path one about the parameters.
+func asInvalid(err *jsonrpc.Error) *jsonrpc.Error {
+	err.Code = jsonrpc.CodeInvalidParams
+	return err
+}
+
+func missingMember(field, name string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "missing field `" + name + "`",
+		Data: jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: field + "." + name}}
+}
+
+// decodeObject reads a member that is an object; its name is put before those of
+// what is wrong in it.
+func decodeObject(field string, raw json.RawMessage, into any) *jsonrpc.Error {
+	if len(raw) > 0 && raw[0] == '[' {
+		return invalidMember(field, "is an array: give an object")
+	}
+	err := jsonrpc.DecodeParams(raw, into)
+	if err == nil {
 		return nil
 	}
-	var policy olderPolicyParams
-	if err := jsonrpc.DecodeParams(raw, &policy); err != nil {
-		return err
+	if at, ok := err.Data.(jsonrpc.InvalidField); ok {
+		if at.Field != "" && !strings.HasPrefix(at.Field, "[") {
+			at.Field = "." + at.Field
+		}
+		at.Field = field + at.Field
+		err.Data = at
 	}
-	switch policy.Type {
-	case "dangerFullAccess", "externalSandbox":
-		return nil
-	}
-	return errSandboxUnavailable()
+	return err
 }
 
-func errSandboxUnavailable() *jsonrpc.Error {
+// sandboxRefused is for what was understood and cannot be enforced.
+func sandboxRefused(problem string) *jsonrpc.Error {
 	return &jsonrpc.Error{
-		Code: jsonrpc.CodeInvalidRequest,
-		Message: "this server has no sandbox that can enforce the policy, so nothing was done: " +
-			"ask without a sandbox, or use a server that has one",
-		Data: map[string]string{"reason": "SANDBOX_UNAVAILABLE"},
+		Code:    jsonrpc.CodeInvalidRequest,
+		Message: problem + "; nothing was done",
+		Data:    map[string]string{"reason": "SANDBOX_UNAVAILABLE"},
 	}
+}
+
+// readConfinement translates what a call on files says about its sandbox. like is a
+// path of the call; the sandbox and the policy are parts of the message, and gone
+// when it returns.
+func readConfinement(like clientPath, sandbox, policy *json.RawMessage) (confinement, *jsonrpc.Error) {
+	r := sandboxReader{newer: like.uri}
+	draft, err := r.read(takeRaw(sandbox), takeRaw(policy))
+	if err != nil {
+		return confinement{}, err
+	}
+	asked := confinement{policy: draft.forFiles()}
+	if asked.policy != nil && !r.newer && r.cwd != nil {
+		asked.cwd = r.cwd.native
+	}
+	return asked, nil
+}
+
+// confinedCall is a call on files that may have a sandbox.
+type confinedCall interface {
+	call
+	checkCwd(ctx context.Context, r *request) *jsonrpc.Error
+}
+
+// checkCwd asks the core whether the directory exists that has to. Older versions ran
+// such calls in the cwd of the sandbox.
+func (c *confinement) checkCwd(ctx context.Context, r *request) *jsonrpc.Error {
+	if c.cwd == "" {
+		return nil
+	}
+	_, err := r.fileSystem.GetMetadata(ctx, &execwirev1.GetMetadataRequest{Path: c.cwd})
+	if coreInfo(err).GetMetadata()["errno"] == "ENOENT" {
+		return failureWithCode(err, jsonrpc.CodeInternal, osErrorText("ENOENT"))
+	}
+	return nil // what else is wrong with it is no matter of this call
 }

@@ -1,0 +1,406 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// saidPolicy is a policy as one line.
+func saidPolicy(policy *execwirev1.SandboxPolicy) string {
+	network := func(n execwirev1.NetworkAccess) string {
+		return strings.ToLower(strings.TrimPrefix(n.String(), "NETWORK_ACCESS_"))
+	}
+	switch p := policy.GetPolicy().(type) {
+	case nil:
+		return "none"
+	case *execwirev1.SandboxPolicy_Disabled:
+		return "disabled"
+	case *execwirev1.SandboxPolicy_External:
+		return "external, network " + network(p.External.GetNetwork())
+	}
+	managed := policy.GetManaged()
+	said := []string{"network " + network(managed.GetNetwork())}
+	if len(managed.GetWorkspaceRoots()) > 0 {
+		said = append(said, "roots "+strings.Join(managed.GetWorkspaceRoots(), " "))
+	}
+	restricted := managed.GetFileSystem().GetRestricted()
+	if restricted == nil {
+		return strings.Join(append(said, "all files"), ", ")
+	}
+	if restricted.GlobScanMaxDepth != nil {
+		said = append(said, fmt.Sprint("depth ", restricted.GetGlobScanMaxDepth()))
+	}
+	for _, e := range restricted.GetEntries() {
+		said = append(said, saidEntry(e))
+	}
+	return strings.Join(said, ", ")
+}
+
+func saidEntry(e *execwirev1.SandboxEntry) string {
+	said := strings.ToLower(strings.TrimPrefix(e.GetAccess().String(), "SANDBOX_ACCESS_")) + " "
+	switch place := e.GetPlace().(type) {
+	case *execwirev1.SandboxEntry_Path:
+		said += place.Path
+	case *execwirev1.SandboxEntry_Glob:
+		said += "glob " + place.Glob
+	case *execwirev1.SandboxEntry_Special:
+		said += strings.TrimPrefix(place.Special.GetKind().String(), "SPECIAL_PATH_KIND_")
+		if sub := place.Special.GetSubPath(); sub != "" {
+			said += "/" + sub
+		}
+	}
+	if e.GetMissingPathBehavior() == execwirev1.MissingPathBehavior_MISSING_PATH_BEHAVIOR_SKIP {
+		said += " or skip"
+	}
+	return said
+}
+
+// startWith reads a process/start in /c with more members.
+func startWith(cwd, members string) (*startParams, *jsonrpc.Error) {
+	read, err := methods["process/start"].decode([]byte(`{"processId":"p","argv":["a"],"env":{},"tty":false,"cwd":"` + cwd + `",` + members + `}`))
+	if err != nil {
+		return nil, err
+	}
+	return read.(*startParams), nil
+}
+
+// shapes are what clients of all versions say, and what it means. A sandbox has the
+// windowsSandboxLevel added, and files all that is said of the network taken away.
+var shapes = []struct{ members, want string }{
+	// The first: the policy of the app server, in the parameters themselves.
+	{`"sandboxPolicy":{"type":"dangerFullAccess"}`, "disabled"},
+	{`"sandboxPolicy":{"type":"readOnly"}`, "network restricted, roots /c, read ROOT"},
+	{`"sandboxPolicy":{"type":"readOnly","access":{"type":"fullAccess"},"networkAccess":true}`, "network enabled, roots /c, read ROOT"},
+	{`"sandboxPolicy":{"type":"readOnly","access":{"type":"restricted","readableRoots":["/r","file:///s"]}}`,
+		"network restricted, roots /c, read MINIMAL, read /r, read /s"},
+	{`"sandboxPolicy":{"type":"readOnly","access":{"type":"restricted","includePlatformDefaults":false}}`, "network restricted, roots /c"},
+	{`"sandboxPolicy":{"type":"externalSandbox","networkAccess":"enabled"}`, "external, network enabled"},
+	{`"sandboxPolicy":{"type":"externalSandbox"}`, "external, network restricted"},
+	{`"sandboxPolicy":{"type":"workspaceWrite"}`, "network restricted, roots /c, read ROOT, write PROJECT_ROOTS, write SLASH_TMP, write TMPDIR"},
+	{`"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/w"],"readOnlyAccess":{"type":"restricted"},"networkAccess":true,"excludeTmpdirEnvVar":true,"excludeSlashTmp":true}`,
+		"network enabled, roots /c, read MINIMAL, write PROJECT_ROOTS, write /w"},
+
+	// What the description of the first version calls them.
+	{`"sandbox":{"type":"ReadOnly"}`, "network restricted, roots /c, read ROOT"},
+	{`"sandbox":{"type":"WorkspaceWrite","writable_roots":["/w"],"exclude_slash_tmp":true,"cwd":"/d"}`,
+		"network restricted, roots /d, read ROOT, write PROJECT_ROOTS, write TMPDIR, write /w"},
+	{`"sandbox":{"sandboxPolicy":{"type":"ReadOnly"}}`, "network restricted, roots /c, read ROOT"},
+
+	// The second: kebab-case, in sandbox.
+	{`"sandbox":{"sandboxPolicy":{"type":"danger-full-access"}}`, "disabled"},
+	{`"sandbox":{"sandboxPolicy":{"type":"read-only","network_access":true}}`, "network enabled, roots /c, read ROOT"},
+	{`"sandbox":{"sandboxPolicy":{"type":"external-sandbox","network_access":"restricted"}}`, "external, network restricted"},
+	{`"sandbox":{"sandboxPolicy":{"type":"workspace-write","writable_roots":["/w"],"network_access":false,"exclude_tmpdir_env_var":true,"exclude_slash_tmp":false},` +
+		`"windowsSandboxPrivateDesktop":true,"useLegacyLandlock":true}`, "network restricted, roots /c, read ROOT, write PROJECT_ROOTS, write SLASH_TMP, write /w"},
+	{`"sandbox":{"sandboxPolicy":{"type":"read-only"},"additionalPermissions":{"network":{"enabled":true},"file_system":{"read":["/r"],"write":["/w"]}}}`,
+		"network enabled, roots /c, read ROOT, read /r, write /w"},
+	{`"sandbox":{"sandboxPolicy":{"type":"read-only"},"additionalPermissions":{"network":null,"file_system":null,"macos":null}}`, "network restricted, roots /c, read ROOT"},
+
+	// The third: with a cwd, and with the file system apart.
+	{`"sandbox":{"sandboxPolicy":{"type":"workspace-write"},"sandboxPolicyCwd":"file:///d"}`,
+		"network restricted, roots /d, read ROOT, write PROJECT_ROOTS, write SLASH_TMP, write TMPDIR"},
+	{`"sandbox":{"sandboxPolicy":{"type":"workspace-write","network_access":true},"sandboxPolicyCwd":"/d","fileSystemSandboxPolicy":{"kind":"restricted","entries":[` +
+		`{"path":{"type":"special","value":{"kind":"current_working_directory"}},"access":"write"}]}}`, "network enabled, roots /d, write PROJECT_ROOTS"},
+	{`"sandbox":{"sandboxPolicy":{"type":"danger-full-access"},"fileSystemSandboxPolicy":{"kind":"restricted","entries":[{"path":{"type":"path","path":"/r"},"access":"read"}]}}`,
+		"network enabled, roots /c, read /r"},
+	{`"sandbox":{"sandboxPolicy":{"type":"danger-full-access"},"fileSystemSandboxPolicy":{"kind":"unrestricted","entries":[]}}`, "disabled"},
+	{`"sandbox":{"sandboxPolicy":{"type":"external-sandbox"},"fileSystemSandboxPolicy":{"kind":"external-sandbox"}}`, "external, network restricted"},
+
+	// The fourth: permissions.
+	{`"sandbox":{"permissions":{"type":"disabled"}}`, "disabled"},
+	{`"sandbox":{"permissions":{"type":"external","network":"enabled"},"cwd":null}`, "external, network enabled"},
+	{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}}`, "network restricted, all files"},
+	{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[]},"network":"enabled"}}`, "network enabled"},
+	{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","glob_scan_max_depth":3,"entries":[
+		{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},
+		{"path":{"type":"special","value":{"kind":"minimal"}},"access":"read"},
+		{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"},
+		{"path":{"type":"special","value":{"kind":"project_roots","subpath":".git"}},"access":"read","missing_path_behavior":"skip"},
+		{"path":{"type":"special","value":{"kind":"slash_tmp","subpath":null}},"access":"write"},
+		{"path":{"type":"special","value":{"kind":"tmpdir"}},"access":"write"},
+		{"path":{"type":"special","value":{"kind":"unknown","path":":later"}},"access":"write"},
+		{"path":{"type":"path","path":"/a/../b"},"access":"none"},
+		{"path":{"type":"path","path":"file:///b%20c"},"access":"deny"},
+		{"path":{"type":"glob_pattern","pattern":"/d/**/*.env"},"access":"none"}]},
+		"network":"restricted"},"cwd":"/d"}`,
+		"network restricted, roots /d, depth 3, read ROOT, read MINIMAL, write PROJECT_ROOTS, read PROJECT_ROOTS/.git or skip, write SLASH_TMP, write TMPDIR, none /b, none /b c, none glob /d/**/*.env"},
+	{`"sandbox":{"permissions":{}}`, "network restricted"},
+	{`"sandbox":{"permissions":{"network":{"enabled":true},"file_system":{"read":["/r"],"write":["/w"]}}}`, "network enabled, read /r, write /w"},
+	{`"sandbox":{"permissions":{"network":null,"file_system":{"entries":[{"path":{"type":"path","path":"/r"},"access":"read"}]}}}`, "network restricted, read /r"},
+
+	// The fifth: project roots of their own, of which cwd need not be one.
+	{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}]},"network":"restricted"},` +
+		`"cwd":"file:///d","workspaceRoots":["file:///w","/x"],"windowsSandboxProxySettingsMode":"reconcile","sandboxOverride":"NoOverride","later":{}}`,
+		"network restricted, roots /w /x, write PROJECT_ROOTS"},
+	{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}]},"network":"restricted"},` +
+		`"cwd":"file:///d"}`, "network restricted, write PROJECT_ROOTS"},
+	{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"glob_pattern","pattern":"**/*.env"},"access":"deny"}]},"network":"restricted"},` +
+		`"cwd":"file:///d%2A","workspaceRoots":["file:///w"],"temporaryDirectories":[]}`, `network restricted, roots /w, depth 64, none glob /d\*/**/*.env, none glob /w/**/*.env`},
+	{`"sandbox":null,"sandboxPolicy":null`, "none"},
+}
+
+func withLevel(members string) string {
+	members = strings.Replace(members, `"sandbox":{}`, `"sandbox":{"windowsSandboxLevel":"disabled"}`, 1)
+	if strings.Contains(members, "windowsSandboxLevel") {
+		return members
+	}
+	return strings.Replace(members, `"sandbox":{`, `"sandbox":{"windowsSandboxLevel":"disabled",`, 1)
+}
+
+func TestSandboxesOfEveryShapeAreUnderstood(t *testing.T) {
+	for _, shape := range shapes {
+		start, err := startWith("/c", withLevel(shape.members))
+		if err != nil {
+			t.Errorf("%s is refused: %v", shape.members, err)
+			continue
+		}
+		if got := saidPolicy(start.policy); got != shape.want {
+			t.Errorf("%s is taken for\n\t%s, want\n\t%s", shape.members, got, shape.want)
+		}
+		older, err := methods["command/exec"].decode([]byte(`{"processId":"p","argv":["a"],"env":{},"tty":false,"cwd":"/c",` + withLevel(shape.members) + `}`))
+		if err != nil {
+			t.Errorf("%s is refused by command/exec: %v", shape.members, err)
+		} else if got := saidPolicy(older.(*commandParams).start.policy); got != shape.want {
+			t.Errorf("%s is taken by command/exec for\n\t%s, want\n\t%s", shape.members, got, shape.want)
+		}
+	}
+}
+
+// A call on files has no directory that an older policy could make writable, and no
+// network.
+func TestSandboxesOfFilesAreThoseOfProcessesButForTheNetwork(t *testing.T) {
+	for _, shape := range shapes {
+		read, err := methods["fs/getMetadata"].decode([]byte(`{"path":"/p",` + withLevel(shape.members) + `}`))
+		if err != nil {
+			t.Errorf("%s is refused: %v", shape.members, err)
+			continue
+		}
+		want := strings.Replace(shape.want, "network enabled", "network restricted", 1)
+		if strings.Contains(want, "roots /c") {
+			want = strings.Replace(strings.Replace(want, ", roots /c", "", 1), ", write PROJECT_ROOTS", "", 1)
+		}
+		if want == "disabled" || strings.HasPrefix(want, "external") || strings.HasSuffix(want, "all files") {
+			want = "none"
+		}
+		if got := saidPolicy(read.(*fsGetMetadataParams).policy); got != want {
+			t.Errorf("%s is taken for\n\t%s, want\n\t%s", shape.members, got, want)
+		}
+	}
+}
+
+// Every call that names a path has a sandbox, and hands it on.
+func TestEveryCallOnFilesReadsItsSandbox(t *testing.T) {
+	const params = `{"path":"/p","sourcePath":"/p","destinationPath":"/q","recursive":true,"dataBase64":"","handleId":"h","watchId":1,
+		"missing":["/p"],"options":{"maxDepth":1,"maxDirectories":1,"maxEntries":1},"sandboxPolicy":{"type":"readOnly"}}`
+	pathless := []string{"fs/readBlock", "fs/writeBlock", "fs/close", "fs/unwatch"}
+	for name, method := range methods {
+		if method.group != groupFiles || slices.Contains(pathless, name) {
+			continue
+		}
+		read, err := method.decode([]byte(params))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, ok := read.(confinedCall); !ok {
+			t.Errorf("%s has no sandbox", name)
+		}
+	}
+}
+
+// entryOf is a sandbox with one entry.
+func entryOf(entry string) string {
+	return `"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[` + entry + `]},"network":"restricted"},"cwd":"/d"}`
+}
+
+func TestSandboxesThatAreMalformedAreRefusedByTheirMembers(t *testing.T) {
+	const invalid, refused = jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest
+	for _, test := range []struct {
+		members string
+		code    int
+		field   string
+		text    string
+	}{
+		{`"sandbox":5`, invalid, "sandbox", "expected struct SandboxParams"},
+		{`"sandbox":[]`, invalid, "sandbox", "is an array"},
+		{`"sandbox":{}`, invalid, "sandbox.permissions", "missing field `permissions`"},
+		{`"sandbox":{"permissions":null}`, invalid, "sandbox.permissions", ""},
+		{`"sandbox":{"permissions":{"type":"disabled"},"windowsSandboxLevel":null}`, invalid, "sandbox.windowsSandboxLevel", "missing field `windowsSandboxLevel`"},
+		{`"sandbox":{"permissions":{"type":"disabled"},"windowsSandboxLevel":"high"}`, invalid, "sandbox.windowsSandboxLevel", "unknown variant `high`"},
+		{`"sandbox":{"permissions":{"type":"disabled"},"useLegacyLandlock":null}`, invalid, "sandbox.useLegacyLandlock", "expected a boolean"},
+		{`"sandbox":{"permissions":{"type":"disabled"},"cwd":"rel"}`, invalid, "sandbox.cwd", "relative URL without a base"},
+		{`"sandbox":{"permissions":{"type":"disabled"},"workspaceRoots":["/a","b"]}`, invalid, "sandbox.workspaceRoots[1]", "relative URL"},
+		{`"sandbox":{"permissions":{"type":"disabled"},"workspaceRoots":["file:///%ff"]}`, invalid, "sandbox.workspaceRoots", "not UTF-8"},
+		{`"sandbox":{"permissions":{"type":"disabled"},"type":"ReadOnly"}`, invalid, "sandbox", "in two ways"},
+		{`"sandbox":{"permissions":{"type":"disabled"},"sandboxPolicy":{"type":"read-only"}}`, invalid, "sandbox", "in two ways"},
+		{`"sandbox":{"permissions":{"type":"disabled"}},"sandboxPolicy":{"type":"readOnly"}`, invalid, "sandboxPolicy", "beside `sandbox`"},
+		{`"sandbox":{"permissions":{"type":"disabled","file_system":{"type":"restricted","entries":[]}}}`, invalid, "sandbox.permissions.file_system", "nothing is restricted"},
+		{`"sandbox":{"permissions":{"type":"magic"}}`, invalid, "sandbox.permissions.type", "unknown variant `magic`, expected one of `managed`, `disabled`, `external`"},
+		{`"sandbox":{"permissions":{"type":"managed"}}`, invalid, "sandbox.permissions.file_system", "missing field `file_system`"},
+		{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"unrestricted"}}}`, invalid, "sandbox.permissions.network", "missing field `network`"},
+		{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":{"domains":["a"]}}}`, invalid, "sandbox.permissions.network", "no string"},
+		{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"some"}}`, invalid, "sandbox.permissions.network", "unknown variant `some`"},
+		{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"some"},"network":"enabled"}}`, invalid, "sandbox.permissions.file_system.type", "unknown variant `some`"},
+		{`"sandbox":{"permissions":{"type":"managed","file_system":{"entries":[]},"network":"enabled"}}`, invalid, "sandbox.permissions.file_system.type", "missing field `type`"},
+		{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted"},"network":"enabled"}}`, invalid, "sandbox.permissions.file_system.entries", "missing field `entries`"},
+		{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[],"except":[]},"network":"enabled"}}`, invalid, "sandbox.permissions.file_system.except", "unknown field `except`"},
+		{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[],"glob_scan_max_depth":0},"network":"enabled"}}`, invalid, "sandbox.permissions.file_system.glob_scan_max_depth", "is 0"},
+		{`"sandbox":{"permissions":{"type":"managed","file_system":{"type":"unrestricted","entries":[{"path":{"type":"path","path":"/"},"access":"none"}]},"network":"enabled"}}`,
+			invalid, "sandbox.permissions.file_system.entries", "nothing is restricted"},
+		{`"sandbox":{"permissions":{"file_system":{"read":["/a"],"entries":[]}}}`, invalid, "sandbox.permissions.file_system.entries", "beside `read`"},
+		{`"sandbox":{"permissions":{"file_system":{"write":["a"]}}}`, invalid, "sandbox.permissions.file_system.write[0]", "relative URL"},
+		{`"sandbox":{"permissions":{"network":true}}`, invalid, "sandbox.permissions.network", "expected struct"},
+		{entryOf(`{"path":{"type":"path","path":"/a"}}`), invalid, "sandbox.permissions.file_system.entries[0].access", "missing field `access`"},
+		{entryOf(`{"path":{"type":"path","path":"/a"},"access":"execute"}`), invalid, "sandbox.permissions.file_system.entries[0].access", "unknown variant `execute`"},
+		{entryOf(`{"path":{"type":"path","path":"a"},"access":"read"}`), invalid, "sandbox.permissions.file_system.entries[0].path.path", "relative URL"},
+		{entryOf(`{"path":{"type":"path","path":"http://a/"},"access":"read"}`), invalid, "sandbox.permissions.file_system.entries[0].path.path", "unsupported path URI scheme `http`"},
+		{entryOf(`{"path":{"type":"path","path":"/\u0000"},"access":"read"}`), invalid, "sandbox.permissions.file_system.entries[0].path.path", "NUL"},
+		{entryOf(`{"path":{"type":"path"},"access":"read"}`), invalid, "sandbox.permissions.file_system.entries[0].path.path", "missing field `path`"},
+		{entryOf(`{"path":{"type":"path","path":"/a","value":{"kind":"root"}},"access":"read"}`), invalid, "sandbox.permissions.file_system.entries[0].path.value", "is not for a place of the type path"},
+		{entryOf(`{"path":{"type":"inode","path":"/a"},"access":"read"}`), invalid, "sandbox.permissions.file_system.entries[0].path.type", "unknown variant `inode`"},
+		{entryOf(`{"path":{"type":"path","path":"/a"},"access":"read","missing_path_behavior":"create"}`), invalid, "sandbox.permissions.file_system.entries[0].missing_path_behavior", "unknown variant `create`"},
+		{entryOf(`{"path":{"type":"special","value":{"kind":"home"}},"access":"read"}`), invalid, "sandbox.permissions.file_system.entries[0].path.value.kind", "unknown variant `home`"},
+		{entryOf(`{"path":{"type":"special","value":{"kind":"unknown"}},"access":"none"}`), invalid, "sandbox.permissions.file_system.entries[0].path.value.kind", "may take something away"},
+		{entryOf(`{"path":{"type":"special","value":{"kind":"root"}},"access":"write"},{"path":{"type":"special","value":{"kind":"unknown"}},"access":"read"}`),
+			invalid, "sandbox.permissions.file_system.entries[1].path.value.kind", "may take something away"},
+		{entryOf(`{"path":{"type":"special","value":{"kind":"tmpdir","subpath":"a"}},"access":"write"}`), invalid, "sandbox.permissions.file_system.entries[0].path.value.subpath", "only for project_roots"},
+		{entryOf(`{"path":{"type":"special","value":{"kind":"project_roots","subpath":"../a"}},"access":"write"}`), invalid, "sandbox.permissions.file_system.entries[0].path.value.subpath", "leads out"},
+		{entryOf(`{"path":{"type":"special","value":{"kind":"project_roots","subpath":"/a"}},"access":"write"}`), invalid, "sandbox.permissions.file_system.entries[0].path.value.subpath", "leads out"},
+		{entryOf(`{"path":{"type":"glob_pattern","pattern":"/a/*"},"access":"read"}`), invalid, "sandbox.permissions.file_system.entries[0].access", "can only deny"},
+		{entryOf(`{"path":{"type":"glob_pattern","pattern":"/a/{b"},"access":"none"}`), invalid, "sandbox.permissions.file_system.entries[0].path.pattern", "brace"},
+		{strings.Replace(entryOf(`{"path":{"type":"special","value":{"kind":"tmpdir"}},"access":"write"}`), `"cwd"`, `"temporaryDirectories":["file:///t"],"cwd"`, 1),
+			refused, "", "`temporaryDirectories` cannot be"},
+		{`"sandboxPolicy":{}`, invalid, "sandboxPolicy.type", "missing field `type`"},
+		{`"sandboxPolicy":"readOnly"`, invalid, "sandboxPolicy", "is no object"},
+		{`"sandboxPolicy":{"type":"some"}`, invalid, "sandboxPolicy.type", "unknown variant `some`"},
+		{`"sandboxPolicy":{"type":"readOnly","deniedPaths":["/a"]}`, invalid, "sandboxPolicy.deniedPaths", "unknown field `deniedPaths`"},
+		{`"sandboxPolicy":{"type":"readOnly","networkAccess":"some"}`, invalid, "sandboxPolicy.networkAccess", "neither a boolean"},
+		{`"sandboxPolicy":{"type":"readOnly","networkAccess":false,"network_access":true}`, invalid, "sandboxPolicy.networkAccess", "two spellings"},
+		{`"sandboxPolicy":{"type":"readOnly","access":{"type":"fullAccess","readableRoots":["/a"]}}`, invalid, "sandboxPolicy.access.readableRoots", "everything may be read"},
+		{`"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["a"]}`, invalid, "sandboxPolicy.writableRoots[0]", "relative URL"},
+		{`"sandboxPolicy":{"type":"workspaceWrite","access":{"type":"restricted"}}`, invalid, "sandboxPolicy.access", "use `readOnlyAccess`"},
+		{`"sandbox":{"sandboxPolicy":{"type":"read-only"},"fileSystemSandboxPolicy":{"kind":"unrestricted"}}`, invalid, "sandbox.fileSystemSandboxPolicy.kind", "lifts what"},
+		{`"sandbox":{"sandboxPolicy":{"type":"read-only"},"fileSystemSandboxPolicy":{"kind":"external-sandbox"}}`, invalid, "sandbox.fileSystemSandboxPolicy.kind", "lifts what"},
+		{`"sandbox":{"fileSystemSandboxPolicy":{"entries":[]}}`, invalid, "sandbox.fileSystemSandboxPolicy.kind", "missing field `kind`"},
+		{`"sandbox":{"sandboxPolicy":{"type":"read-only"},"additionalPermissions":{"type":"disabled"}}`, invalid, "sandbox.additionalPermissions.type", "lifts all"},
+	} {
+		_, err := startWith("/c", withLevel(test.members))
+		if err == nil {
+			t.Errorf("%s is taken", test.members)
+			continue
+		}
+		if err.Code != test.code || !strings.Contains(err.Message, test.text) || fieldOf(t, err) != test.field {
+			t.Errorf("%s is refused with %d %q about %q, want %d %q about %q", test.members, err.Code, err.Message, fieldOf(t, err), test.code, test.text, test.field)
+		}
+	}
+}
+
+// fieldOf is the member that a refusal names.
+func fieldOf(t *testing.T, err *jsonrpc.Error) string {
+	t.Helper()
+	written, failed := json.Marshal(err.Data)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	var data struct{ Field string }
+	if failed := json.Unmarshal(written, &data); failed != nil {
+		t.Fatal(failed)
+	}
+	return data.Field
+}
+
+// What a policy depends on has to be there, and is refused as the version of the
+// client refuses it.
+func TestSandboxesThatNeedACwdAreRefusedWithoutOne(t *testing.T) {
+	const text = "file system sandbox context with dynamic permissions requires cwd"
+	for _, dynamic := range []string{
+		`{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}`,
+		`{"path":{"type":"glob_pattern","pattern":"*.env"},"access":"deny"}`,
+	} {
+		for members, paths := range map[string]map[string]int{
+			entryOf(dynamic): {"/p": jsonrpc.CodeInvalidRequest, "file:///p": jsonrpc.CodeInvalidParams},
+			strings.Replace(entryOf(dynamic), `"cwd"`, `"workspaceRoots":["file:///w"],"cwd"`, 1): {"/p": jsonrpc.CodeInvalidParams},
+		} {
+			for path, code := range paths {
+				members := withLevel(strings.Replace(members, `"cwd":"/d"`, `"cwd":null`, 1))
+				_, err := methods["fs/readFile"].decode([]byte(`{"path":"` + path + `",` + members + `}`))
+				if err == nil || err.Code != code || err.Message != text {
+					t.Errorf("%s with %s is answered with %v, want %d %q", path, members, err, code, text)
+				}
+			}
+		}
+	}
+}
+
+func TestNetworksThatAreLetThroughInPartAreRefused(t *testing.T) {
+	const none = `"sandbox":{"windowsSandboxLevel":"disabled","permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}},`
+	const all = `"sandbox":{"windowsSandboxLevel":"disabled","permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"enabled"}},`
+	for members, taken := range map[string]bool{
+		`"enforceManagedNetwork":true`:                                             false,
+		all + `"enforceManagedNetwork":true`:                                       false,
+		none + `"enforceManagedNetwork":true`:                                      true,
+		all + `"enforceManagedNetwork":false`:                                      true,
+		none + `"managedNetwork":{"loopbackPorts":[],"allowLocalBinding":false}`:   true,
+		none + `"managedNetwork":null,"networkProxy":null`:                         true,
+		all + `"managedNetwork":{"loopbackPorts":[],"allowLocalBinding":false}`:    false,
+		none + `"managedNetwork":{"loopbackPorts":[80],"allowLocalBinding":false}`: false,
+		none + `"managedNetwork":{"loopbackPorts":[],"allowLocalBinding":true}`:    false,
+		none + `"managedNetwork":{"loopbackPorts":[],"domains":["a"]}`:             false,
+		none + `"networkProxy":{}`:                                                 false,
+	} {
+		if _, err := startWith("/c", members); (err == nil) != taken {
+			t.Errorf("%s is answered with %v, and may be taken: %v", members, err, taken)
+		}
+	}
+}
+
+func TestPatternsAreWrittenAsTheCoreReadsThem(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"/a/*.env":                             "/a/*.env",
+		"./a/**":                               "a/**",
+		"/a/[!b-d]?":                           "/a/[^b-d]?",
+		"/a/[^b]":                              "/a/[^b]",
+		"/a/{b,c/d}/*":                         "/a/b/* /a/c/d/*",
+		"/{a,b{c,d}}":                          "/a /bc /bd",
+		"/a{,.bak}":                            "/a /a.bak",
+		`/a\{b\}[{,}]`:                         `/a\{b\}[{,}]`,
+		"":                                     "",
+		"/a/../b":                              "",
+		"/a/./b":                               "",
+		"/a/{b":                                "",
+		"/a/b}":                                "",
+		"/a/{b,../c}":                          "",
+		"/a/[b":                                "",
+		"/a/[]b]":                              "",
+		"/a/[b/c]":                             "",
+		`/a/[\]]`:                              "",
+		"/a/[!-b]":                             "",
+		`/a\`:                                  "",
+		`/a\/b`:                                "",
+		"/a\x00":                               "",
+		"FILE:///a/*":                          "",
+		"/{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}": "",
+	} {
+		got, problem := translateGlob(pattern)
+		if strings.Join(got, " ") != want || (problem == "") != (want != "") {
+			t.Errorf("%q becomes %q, %q; want %q", pattern, got, problem, want)
+		}
+	}
+}
+
+func TestSandboxTypeIsWhatConfinesAProcess(t *testing.T) {
+	if got := sandboxType(&execwirev1.Process{}); got != "none" {
+		t.Errorf("without a report it is %s", got)
+	}
+	for _, backend := range []execwirev1.SandboxBackend{execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP, execwirev1.SandboxBackend_SANDBOX_BACKEND_LANDLOCK} {
+		if got := sandboxType(&execwirev1.Process{Sandbox: &execwirev1.SandboxReport{Backend: backend}}); got != "linuxSeccomp" {
+			t.Errorf("with %v it is %s", backend, got)
+		}
+	}
+}
