@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +71,7 @@ type Report struct {
 // Confinement starts programs as a plan says. It may be used for many, and concurrently.
 type Confinement struct {
 	enforce  enforcer
+	plan     *Plan
 	reserved *placeholders
 }
 
@@ -83,6 +86,16 @@ type enforcer interface {
 // Report says what is enforced.
 func (c *Confinement) Report() Report { return c.enforce.report() }
 
+// Grants tells whether the plan lets a file be read and executed that is at an absolute path outside. It looks where
+// that leads, and may be wrong by the time it returns: it is for those who choose among programs.
+func (c *Confinement) Grants(path string) bool {
+	walked, err := follow(path)
+	if err != nil {
+		return false
+	}
+	return c.plan.Access(walked.path) >= AccessRead || slices.ContainsFunc(own, func(dir string) bool { return within(walked.path, dir) })
+}
+
 // Start starts a program confined. It calls spawn once at most, with the program that is to be forked and executed, which
 // spawn does before it returns, on this goroutine. It blocks until the program itself was executed inside the sandbox,
 // which takes a few milliseconds, or ctx is done.
@@ -90,7 +103,7 @@ func (c *Confinement) Report() Report { return c.enforce.report() }
 // Without an error spawn was called, and the program runs; release is to be called when nothing of it is left. The
 // error is spawn's own, unless it returned nil: then the child that it started is not what was asked for, and the
 // caller kills and reaps it. Such errors have the kind NotExecuted when the program could not be executed inside the
-// sandbox, with the Errno, or NotStarted, and are the cause of ctx when it was done.
+// sandbox, with the Errno, NoDirectory, or NotStarted, and are the cause of ctx when it was done.
 func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) error) (release func(), err error) {
 	if len(p.Files) != 3 {
 		return nil, fmt.Errorf("sandbox: a program has %d files; give it three", len(p.Files))
@@ -236,7 +249,11 @@ func (l *launch) await(ctx context.Context, path string) error {
 		errno := readErrno(report)
 		return &Error{Kind: NotStarted, Errno: errno, Err: fmt.Errorf("the starter could not set up the program: %w", errno)}
 	case ready == 0:
-		return &Error{Kind: NotStarted, Err: errors.New(l.complaint())}
+		said := l.complaint()
+		if strings.HasPrefix(said, noDirectory) {
+			return &Error{Kind: NoDirectory, Err: errors.New(said)}
+		}
+		return &Error{Kind: NotStarted, Err: errors.New(said)}
 	}
 	return nil
 }
@@ -245,6 +262,9 @@ func (l *launch) await(ctx context.Context, path string) error {
 func readErrno(report []byte) syscall.Errno {
 	return syscall.Errno(-int64(binary.NativeEndian.Uint64(report)))
 }
+
+// noDirectory begins what bubblewrap says when the working directory is not there.
+const noDirectory = "bwrap: Can't chdir to "
 
 // maxComplaint is the most that is read of what bubblewrap says.
 const maxComplaint = 4096

@@ -18,6 +18,7 @@ const (
 	TooManyPlaces                 // the policy comes to more than Error.Limit
 	Unavailable                   // nothing here can enforce the policy: Error.Reasons say why
 	NotStarted                    // the sandbox itself could not be set up
+	NoDirectory                   // the working directory is not there inside the sandbox
 	NotExecuted                   // inside the sandbox the program could not be executed: Error.Errno says why
 )
 
@@ -28,6 +29,7 @@ var kindNames = map[Kind]string{
 	TooManyPlaces: "too many places",
 	Unavailable:   "unavailable",
 	NotStarted:    "not started",
+	NoDirectory:   "no directory",
 	NotExecuted:   "not executed",
 }
 

@@ -142,7 +142,7 @@ func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
 		if err == nil {
 			var e enforcer
 			if e, err = s.express(&s.statuses[i], plan); err == nil {
-				return &Confinement{enforce: e, reserved: &s.reserved}, nil
+				return &Confinement{enforce: e, plan: plan, reserved: &s.reserved}, nil
 			}
 		}
 		reasons = append(reasons, Reason{Backend: s.statuses[i].Backend, Err: err})
