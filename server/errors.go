@@ -48,6 +48,7 @@ var processErrors = map[process.Kind]translation{
 	process.PermissionDenied:    {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED},
 	process.ArgumentListTooLong: {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG},
 	process.ResourceLimit:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_SYSTEM_LIMIT},
+	process.SandboxNotStarted:   {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED},
 	process.StdinNotPiped:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED},
 	process.StdinClosed:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED},
 	process.StdinIsTerminal:     {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL},

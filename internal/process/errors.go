@@ -20,6 +20,7 @@ const (
 	PermissionDenied                    // the system forbids it
 	ArgumentListTooLong                 // arguments and environment exceed what the system accepts
 	ResourceLimit                       // out of processes, memory, descriptors or terminals: may pass
+	SandboxNotStarted                   // Spec.Sandbox could not be set up, so nothing was executed
 	StdinClosed                         // the process has ended, closed its input, or the input was closed before
 	StdinNotPiped                       // the process was started without an input
 	StdinIsTerminal                     // a terminal's input has no end to close
@@ -38,6 +39,7 @@ var kindNames = map[Kind]string{
 	PermissionDenied:    "permission denied",
 	ArgumentListTooLong: "argument list too long",
 	ResourceLimit:       "resource limit",
+	SandboxNotStarted:   "sandbox not started",
 	StdinClosed:         "stdin closed",
 	StdinNotPiped:       "stdin not piped",
 	StdinIsTerminal:     "stdin is a terminal",

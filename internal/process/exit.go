@@ -42,6 +42,9 @@ type ExitRecord struct {
 	MaxRSSBytes int64 // the largest of them; 0: smaller than this process, which the kernel counts in
 	WallTime    time.Duration
 	ExitedAt    time.Time // when it was reaped
+	// SandboxDenied says that a confined process seems to have failed because of its sandbox: it did not succeed, and
+	// what is retained of its output says so, or it was ended by SIGSYS. It is known when the log has its exited event.
+	SandboxDenied bool
 }
 
 // childInfo is the part of siginfo_t that waitid(2) fills. The union in it is aligned like a pointer.

@@ -112,7 +112,7 @@ func TestProcOfAnotherNamespaceIsNotBelieved(t *testing.T) {
 // A leader that somebody else has reaped is not looked for by its number, which may be another's.
 func TestALostLeaderIsNobody(t *testing.T) {
 	s := newSupervisor(t, Config{})
-	p, err := s.bear(shell("sleep 1000 & exit 0"), "/bin/sh")
+	p, err := s.bear(t.Context(), shell("sleep 1000 & exit 0"), "/bin/sh")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,6 +96,17 @@ func (s *Spec) applyLimits(pid int) error {
 	return err
 }
 
+// unblockTrap lets the calling thread's child stop when it has executed its program, although it blocks all other
+// signals, until restore is called.
+func unblockTrap() (restore func(), err error) {
+	var trap, old unix.Sigset_t
+	trap.Val[0] = 1 << (unix.SIGTRAP - 1)
+	if err := unix.PthreadSigmask(unix.SIG_UNBLOCK, &trap, &old); err != nil {
+		return nil, startError(Internal, "", fmt.Errorf("could not prepare for its limits: %w", err))
+	}
+	return func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) }, nil
+}
+
 // awaitStop waits until a traced child stops. It reports false if somebody killed it, and leaves that to be reaped.
 func awaitStop(pid int) (alive bool, err error) {
 	for {

@@ -98,6 +98,8 @@ func (s *Spec) checkProgram(path string) error {
 	switch {
 	case statErr == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return startError(NotExecutable, path, errors.New("is a directory"))
+	case err == nil && s.Sandbox != nil && !s.Sandbox.Grants(path):
+		return startError(ProgramNotFound, path, errors.New("the sandbox does not grant it; grant it in the policy, or name another program"))
 	case err == nil:
 		return nil
 	case statErr == nil && errors.Is(err, unix.EACCES):

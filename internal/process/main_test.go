@@ -12,11 +12,13 @@ import (
 
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
 func TestMain(m *testing.M) {
 	testproc.Main()
+	sandbox.Main()
 	leakcheck.Main(m)
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // State is where a process is in its life. It only ever grows.
@@ -51,7 +52,9 @@ type Process struct {
 	pidfdFile  *os.File
 	pidfd      syscall.RawConn // of pidfdFile, which is closed when the process is let go
 	kin        *kin
-	cgroup     *cgroup // nil: it has none. It is another's once the process was let go.
+	cgroup     *cgroup         // nil: it has none. It is another's once the process was let go.
+	sandbox    *sandbox.Report // nil: nothing confines it
+	release    func()          // to be called when nothing of it is left; nil: nothing confines it
 
 	lastOutput atomic.Int64 // when there was output, in ns since startedAt; 0: never
 
@@ -85,7 +88,7 @@ func (p *Process) StartedAt() time.Time { return p.startedAt }
 // Log is what the process says. Its exited event may come later than Exited, see the package's comment.
 func (p *Process) Log() *eventlog.Log { return p.log }
 
-// Spec is what the process was started with, but for Env, which is not kept. It shares memory: read only.
+// Spec is what the process was started with, but for Env and Sandbox, which are not kept. It shares memory: read only.
 func (p *Process) Spec() Spec { return p.spec }
 
 // State returns the current state, which may be past when the caller looks at it.
@@ -206,6 +209,7 @@ func (p *Process) advance() {
 	}
 	if !p.exitedLogged && p.unsettled == 0 {
 		p.exitedLogged = true
+		p.exit.SandboxDenied = p.sandbox != nil && seemsDenied(p.exit, p.log)
 		p.log.AppendExited()
 	}
 	if p.state < StateClosed && p.exitedLogged && p.open == 0 {
@@ -289,6 +293,9 @@ func (p *Process) letGo() {
 			p.cgroup.spoilt.Store(true)
 		}
 		p.cgroup.release()
+	}
+	if p.release != nil {
+		p.supervisor.goRun(p.release) // it may wait for a file system
 	}
 	p.supervisor.remove(p)
 }

@@ -1,20 +1,26 @@
 package process
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // child is a process that was just started.
 type child struct {
-	pid    int
+	pid    int // 0: there is none
 	pidfd  *os.File
 	cgroup *cgroup // nil: it has none
+	// release is to be called when nothing of it is left. Nil: it is not confined.
+	release func()
 }
 
 // busyRetries is how often an exec is tried again that failed because the program is open for writing. It was not
@@ -22,14 +28,18 @@ type child struct {
 // until its own exec. The waits double from 1 ms.
 const busyRetries = 5
 
-// spawn forks and executes. If it fails there is no child.
-func (s *Supervisor) spawn(spec *Spec, program string, pl *plumbing) (child, error) {
+// spawn forks and executes. If it fails there can still be a child, of a sandbox that did not come to execute the
+// program: it is to be killed with all it has.
+func (s *Supervisor) spawn(ctx context.Context, spec *Spec, program string, pl *plumbing) (child, error) {
+	what := spec.program(program, pl)
 	group := s.config.Cgroups.take()
 	for wait := time.Millisecond; ; {
-		c, err := s.forkExec(spec, program, pl, group)
+		c, err := s.launch(ctx, spec, what, group)
 		switch {
 		case err == nil:
 			return c, nil
+		case c.pid != 0:
+			return c, spec.explainConfined(program, err)
 		case group != nil && mayRefuseCgroup(err):
 			group.discard()
 			group = nil // if it was not the control group, the next try says so
@@ -40,14 +50,54 @@ func (s *Supervisor) spawn(spec *Spec, program string, pl *plumbing) (child, err
 			if group != nil {
 				group.release()
 			}
-			return child{}, spec.explain(program, err)
+			if spec.Sandbox != nil {
+				err = spec.explainConfined(program, err)
+			} else {
+				err = spec.explain(program, err)
+			}
+			return child{}, err
 		}
 	}
+}
+
+// program is what is to be executed, as if nothing confined it.
+func (s *Spec) program(path string, pl *plumbing) sandbox.Program {
+	p := sandbox.Program{Path: path, Argv: s.argv(), Env: s.Env, Dir: s.Cwd, Files: pl.child[:], Terminal: -1}
+	if pl.terminal != nil {
+		p.Terminal = 0
+	}
+	if s.Sandbox != nil {
+		p.Path = s.fromCwd(path)
+	}
+	return p
+}
+
+// launch starts what was asked for in a control group, unless that is nil, and confined if it is to be. It is ctx's to
+// end only if it is confined.
+func (s *Supervisor) launch(ctx context.Context, spec *Spec, what sandbox.Program, group *cgroup) (c child, err error) {
+	if spec.Sandbox == nil {
+		return s.forkExec(spec, what, group)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(errClosing()) })()
+	release, err := spec.Sandbox.Start(ctx, what, func(wrapped sandbox.Program) (err error) {
+		c, err = s.forkExec(spec, wrapped, group)
+		return err
+	})
+	c.release = release
+	if ctx.Err() != nil && err != nil {
+		err = fmt.Errorf("failed to start process: %w", context.Cause(ctx))
+	}
+	return c, err
 }
 
 // mayRefuseCgroup tells errors that a fork fails with when the control group was removed, cannot take processes or is
 // beyond an old kernel. Some may be an exec's as well.
 func mayRefuseCgroup(err error) bool {
+	if sandbox.KindOf(err) != 0 {
+		return false // it did not come to the fork
+	}
 	for _, errno := range []syscall.Errno{unix.ENODEV, unix.EBUSY, unix.EOPNOTSUPP, unix.EACCES, unix.EINVAL, unix.E2BIG} {
 		if errors.Is(err, errno) {
 			return true
@@ -57,14 +107,15 @@ func mayRefuseCgroup(err error) bool {
 }
 
 // forkExec starts the child in a control group, unless it is nil.
-func (s *Supervisor) forkExec(spec *Spec, program string, pl *plumbing, group *cgroup) (child, error) {
+func (s *Supervisor) forkExec(spec *Spec, what sandbox.Program, group *cgroup) (c child, err error) {
 	pidfd := -1
-	attr := syscall.ProcAttr{
-		Dir:   spec.Cwd,
-		Env:   spec.Env,
-		Files: []uintptr{uintptr(pl.child[0]), uintptr(pl.child[1]), uintptr(pl.child[2])},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: pl.terminal != nil, PidFD: &pidfd, Ptrace: spec.limited()},
+	files := make([]uintptr, len(what.Files))
+	for i, fd := range what.Files {
+		files[i] = uintptr(fd)
 	}
+	attr := syscall.ProcAttr{Dir: what.Dir, Env: what.Env, Files: files, Sys: &syscall.SysProcAttr{
+		Setsid: true, Setctty: what.Terminal >= 0, Ctty: max(what.Terminal, 0), PidFD: &pidfd, Ptrace: spec.limited(),
+	}}
 	if spec.limited() {
 		runtime.LockOSThread() // the thread that forks is the one that traces
 		defer runtime.UnlockOSThread()
@@ -77,8 +128,16 @@ func (s *Supervisor) forkExec(spec *Spec, program string, pl *plumbing, group *c
 		defer unix.Close(fd)
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 	}
-	restore := s.inherited.clearMask()
-	pid, err := syscall.ForkExec(program, spec.argv(), &attr)
+	restore := func() {}
+	switch {
+	case !what.KeepMask:
+		restore = s.inherited.clearMask()
+	case spec.limited():
+		if restore, err = unblockTrap(); err != nil {
+			return child{}, err
+		}
+	}
+	pid, err := syscall.ForkExec(what.Path, what.Argv, &attr)
 	restore()
 	if err != nil {
 		return child{}, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // Spec says what to start.
@@ -42,6 +43,9 @@ type Spec struct {
 	// LeaveDescendants leaves alone what is left of the process when it closes. It then ends with the Supervisor, or
 	// with Terminate. Otherwise it is killed.
 	LeaveDescendants bool
+	// Sandbox confines the process with all that descends from it. Nil: nothing does. Argv[0] is looked up among what
+	// the sandbox grants, as its files are outside of it.
+	Sandbox *sandbox.Confinement
 	// Labels are what the caller wants to find with the process again. Nothing here heeds them.
 	Labels map[string]string
 	// Output bounds the event log.

@@ -113,8 +113,9 @@ func canSignalGroups() bool {
 }
 
 // Start starts a process and returns when its program was executed, or with an *Error that says why it could not be.
-// It does not wait for anything else; ctx is only looked at before. A file system that does not answer holds it up, and
-// nobody else. A failed start leaves nothing behind. Kinds: the first eight, and ShuttingDown.
+// It does not wait for anything else; ctx is only looked at before, unless the process is confined: then its end ends
+// the start. A file system that does not answer holds it up, and nobody else. A failed start leaves nothing behind.
+// Kinds: the first nine, and ShuttingDown.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err := spec.validate(); err != nil {
 		return nil, err
@@ -133,24 +134,38 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.bear(spec, program)
-	if err != nil {
-		return nil, err
+	for wait := time.Millisecond; ; wait *= 2 {
+		p, err := s.bear(ctx, spec, program)
+		if p == nil {
+			return nil, err
+		}
+		known := s.add(p)
+		p.begin()
+		switch {
+		case !known: // Close has looked already, and waits for this start
+			err = errClosing()
+		case err == nil:
+			return p, nil
+		}
+		p.undo()
+		if !errors.Is(err, unix.ETXTBSY) || wait >= 1<<busyRetries*time.Millisecond {
+			return nil, err
+		}
+		<-time.NewTimer(wait).C
 	}
-	known := s.add(p)
-	p.begin()
-	if !known { // Close has looked already, and waits for this start
-		p.kill(CauseServerShutdown)
-		<-p.waited
-		p.abandon()
-		<-p.closed
-		return nil, errClosing()
-	}
-	return p, nil
 }
 
-// bear makes a process of a child that it forks.
-func (s *Supervisor) bear(spec Spec, program string) (*Process, error) {
+// undo ends a process that nobody is to know of, with all it has, and waits for that.
+func (p *Process) undo() {
+	p.kill(CauseServerShutdown)
+	<-p.waited
+	p.abandon()
+	<-p.closed
+}
+
+// bear makes a process of a child that it forks. If it fails and returns one all the same, that is not what was asked
+// for: it is to be undone when it has begun.
+func (s *Supervisor) bear(ctx context.Context, spec Spec, program string) (*Process, error) {
 	pl, err := plumb(&spec)
 	if err != nil {
 		return nil, err
@@ -158,15 +173,15 @@ func (s *Supervisor) bear(spec Spec, program string) (*Process, error) {
 	begun := children.beginFork()
 	defer children.endFork(begun)
 	k := &kin{forked: ticksNow(), streams: pl.identify()}
-	c, err := s.spawn(&spec, program, pl)
+	c, err := s.spawn(ctx, &spec, program, pl)
 	pl.closeChild()
-	if err != nil {
+	if c.pid == 0 {
 		pl.closeAll()
 		return nil, err
 	}
 	p := s.adopt(spec, c, pl, k)
 	children.register(p)
-	return p, nil
+	return p, err
 }
 
 func errClosing() error {
@@ -214,6 +229,7 @@ func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing, k *kin) *Process {
 		pidfdFile:  c.pidfd,
 		kin:        k,
 		cgroup:     c.cgroup,
+		release:    c.release,
 		exited:     make(chan struct{}),
 		waited:     make(chan struct{}),
 		closed:     make(chan struct{}),
@@ -224,6 +240,7 @@ func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing, k *kin) *Process {
 		k.cgroup = c.cgroup.path()
 	}
 	p.spec.Env = nil
+	p.confine(spec.Sandbox)
 	p.pidfd = rawConn(c.pidfd)
 	if pl.terminal != nil {
 		p.size = spec.Terminal.withDefaults()
