@@ -67,7 +67,10 @@ func toExit(p *session.Process) *execwirev1.ExitRecord {
 		return nil
 	}
 	exit := &execwirev1.ExitRecord{
-		Cause:    toCause(record.Cause),
+		Cause: toCause(record.Cause),
+
+		SandboxDenied: record.SandboxDenied,
+
 		ExitTime: timestamppb.New(record.ExitedAt),
 		WallTime: durationpb.New(record.WallTime),
 		Usage: &execwirev1.ResourceUsage{
@@ -151,6 +154,9 @@ func toProcess(p *session.Process) *execwirev1.Process {
 		FirstAvailableSeq: stats.FirstRetainedSeq,
 		Owned:             p.Owned(),
 		Labels:            spec.Labels,
+	}
+	if report, confined := p.Sandbox(); confined {
+		m.Sandbox = toSandboxReport(report)
 	}
 	if spec.Terminal != nil {
 		size := p.WindowSize()

@@ -18,6 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/testproc"
 	"github.com/execwire/execwire/server"
@@ -25,6 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testproc.Main()
+	sandbox.Main()
 	leakcheck.Main(m)
 }
 
@@ -53,6 +55,10 @@ type settings struct {
 	// What forms of commands are switched off.
 	noDirect, noPrepared bool
 	onContent            func()
+	// What confines, and what every request is to be confined by at least.
+	sandboxes *sandbox.Sandboxes
+	required  *execwirev1.SandboxPolicy
+	process   process.Config
 }
 
 func newFixture(t *testing.T, change ...func(*settings)) *fixture {
@@ -71,7 +77,8 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 	for _, f := range change {
 		f(&set)
 	}
-	supervisor := process.NewSupervisor(process.Config{StdinQueueBytes: set.limits.StdinQueue, MaxWriteBytes: set.limits.StdinWrite})
+	set.process.StdinQueueBytes, set.process.MaxWriteBytes = set.limits.StdinQueue, set.limits.StdinWrite
+	supervisor := process.NewSupervisor(set.process)
 	sessions := session.NewRegistry(supervisor, set.sessions)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
@@ -81,10 +88,14 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		Logger:       set.logger,
 		Version:      "test",
 		KillMethod:   supervisor.KillMethod(),
+		Sandboxes:    set.sandboxes,
 		NoDirect:     set.noDirect,
 		NoPrepared:   set.noPrepared,
 		OnContent:    set.onContent,
-		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test", "API_TOKEN=hidden"},
+
+		RequiredSandbox: set.required,
+
+		Environ: []string{"PATH=/usr/bin:/bin", "HOME=/home/test", "API_TOKEN=hidden"},
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))
 	srv.Register(channel)

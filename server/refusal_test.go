@@ -136,12 +136,11 @@ func TestStartFailuresAreTyped(t *testing.T) {
 			d.WorkingDirectory = directory + "/none"
 		}), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY},
 		{"argument too long", command("p", "/bin/true", strings.Repeat("x", 3<<20)), codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG},
-		{"sandbox", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) {
-			d.Sandbox = &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{Managed: &execwirev1.ManagedSandbox{}}}
-		}), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE},
+		{"sandbox", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) { d.Sandbox = readOnly() }),
+			codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE},
 		{"sandbox that says nothing more", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) {
 			d.Sandbox = &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{}}
-		}), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE},
+		}), codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 	}
 	f := newFixture(t)
 	for _, tt := range tests {

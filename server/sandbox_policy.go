@@ -147,7 +147,7 @@ func fromSandbox(field string, err *sandbox.Error) error {
 		metadata["limit"] = strconv.Itoa(err.Limit)
 	case sandbox.Unavailable:
 		code, reason = codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE
-	case sandbox.NotStarted, sandbox.NotExecuted, sandbox.Failed:
+	case sandbox.NotStarted, sandbox.NoDirectory, sandbox.NotExecuted, sandbox.Failed:
 		code, reason = codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED
 	}
 	return failure(code, reason, metadata, err.Error(), details...)

@@ -17,6 +17,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 )
 
@@ -51,6 +52,9 @@ func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.Sta
 	spec, err := s.toSpec(req)
 	if err != nil {
 		return starting{}, nameField(prefix, req.GetCommand(), err)
+	}
+	if spec.Sandbox, err = s.sandboxOf(ctx, prefix, req.GetCommand(), spec.Env); err != nil {
+		return starting{}, err
 	}
 	digest, err := digestOf(req)
 	if err != nil {
@@ -119,8 +123,7 @@ func digestOf(req *execwirev1.StartProcessRequest) (session.Digest, error) {
 	return sha256.Sum256(encoded), nil
 }
 
-// toSpec translates a request that passed validation. It is where policies are
-// applied, or refused when nothing here can apply them.
+// toSpec translates a request that passed validation, but for its sandbox.
 func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, error) {
 	spec := process.Spec{
 		Output: eventlog.Limits{
@@ -152,9 +155,6 @@ func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, erro
 }
 
 func (s *Server) directSpec(spec process.Spec, direct *execwirev1.DirectCommand) (process.Spec, error) {
-	if err := checkSandbox(direct.GetSandbox()); err != nil {
-		return spec, err
-	}
 	policy := toPolicy(direct.GetEnvironmentPolicy())
 	if err := policy.Validate(); err != nil {
 		return spec, err
@@ -166,15 +166,26 @@ func (s *Server) directSpec(spec process.Spec, direct *execwirev1.DirectCommand)
 	return spec, nil
 }
 
-// checkSandbox refuses every policy that would have to be enforced: no backend
-// is built into this server yet, and a policy is never weakened in silence.
-func checkSandbox(policy *execwirev1.SandboxPolicy) error {
-	// A caller within this program can have left the message in it out.
-	if _, managed := policy.GetPolicy().(*execwirev1.SandboxPolicy_Managed); !managed {
-		return nil
+// sandboxOf chooses what confines a command: the policy that it asks for, which only
+// direct ones can, and the one that the server requires. Nil: nothing does.
+func (s *Server) sandboxOf(ctx context.Context, prefix string, command *execwirev1.ProcessCommand, env []string) (*sandbox.Confinement, error) {
+	field := prefix + "command.direct.sandbox"
+	plan, err := s.plan(ctx, field, command.GetDirect().GetSandbox(), sandbox.Surroundings{TmpDir: temporaryDirectory(env)})
+	if err != nil || plan == nil {
+		return nil, err
 	}
-	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE, nil,
-		"this server has no sandbox backend, so the process was not started: ask for no sandbox, or use a server that has one")
+	return s.confine(field, plan)
+}
+
+// temporaryDirectory is what programs find in an environment: the first of the
+// entries.
+func temporaryDirectory(env []string) string {
+	for _, entry := range env {
+		if dir, found := strings.CutPrefix(entry, "TMPDIR="); found {
+			return dir
+		}
+	}
+	return ""
 }
 
 // toPolicy translates an environment policy; an absent one takes nothing.

@@ -173,9 +173,6 @@ func validateCommand(field string, m *execwirev1.ProcessCommand) error {
 				return invalidField(field+".direct.environment_policy.inherit", fmt.Sprintf("cannot be %d", inherit))
 			}
 		}
-		if sandbox := command.Direct.GetSandbox(); sandbox != nil && sandbox.GetPolicy() == nil {
-			return invalidField(field+".direct.sandbox.policy", "is missing: say managed, disabled or external")
-		}
 	case *execwirev1.ProcessCommand_Prepared:
 		if !strings.HasPrefix(command.Prepared.GetExecutable(), "/") {
 			return invalidField(field+".prepared.executable", "is not an absolute path")
