@@ -107,7 +107,12 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	if err != nil {
 		return Program{}, failed(NotStarted, "", "bubblewrap's arguments cannot be passed", err)
 	}
-	argv := []string{"bwrap", "--args", strconv.Itoa(fd), "--", "/proc/self/fd/" + strconv.Itoa(starterSelf), p.Path}
+	path := p.Path
+	if p.Image > 0 {
+		a.files = append(a.files, p.Image)
+		path = "/proc/self/fd/" + strconv.Itoa(len(a.files)-1)
+	}
+	argv := []string{"bwrap", "--args", strconv.Itoa(fd), "--", "/proc/self/fd/" + strconv.Itoa(starterSelf), path}
 	wrapped := Program{
 		Path: b.program, Argv: append(argv, p.Argv...), Env: prefixed(p.Env), Dir: "/", Files: a.files, Terminal: -1, KeepMask: true,
 	}
@@ -151,7 +156,7 @@ func (b *bubblewrap) view(a *arguments, p Program) error {
 	}
 	b.addLinks(a)
 	seal = append(seal, "/dev")
-	if unix.Geteuid() == 0 {
+	if p.SealProc || unix.Geteuid() == 0 {
 		// To the kernel the root of the namespace is root: it may write system settings, /proc/sys/kernel/core_pattern
 		// for one, and with them run a program outside.
 		seal = append(seal, "/proc")

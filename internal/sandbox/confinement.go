@@ -38,6 +38,10 @@ func (b Backend) String() string {
 type Program struct {
 	// Path is the absolute path of the file to execute.
 	Path string
+	// Image is a descriptor of the file to execute in place of Path, which then need not be seen inside. 0: Path it is.
+	Image int
+	// SealProc makes /proc read-only inside where it is not anyway.
+	SealProc bool
 	// Argv is what it is given, argv[0] first.
 	Argv []string
 	// Env is exactly its environment, as NAME=value.

@@ -99,8 +99,13 @@ func (e *landlock) wrap(p Program, l *launch) (Program, error) {
 	}
 	l.give(rules)
 	files[starterRules] = rules
+	path := p.Path
+	if p.Image > 0 {
+		files = append(files, p.Image)
+		path = "/proc/self/fd/" + strconv.Itoa(len(files)-1)
+	}
 	wrapped := Program{
-		Path: "/proc/self/fd/" + strconv.Itoa(starterSelf), Argv: append([]string{"execwire-starter", p.Path}, p.Argv...),
+		Path: "/proc/self/fd/" + strconv.Itoa(starterSelf), Argv: append([]string{"execwire-starter", path}, p.Argv...),
 		Env: prefixed(p.Env), Dir: p.Dir, Files: files, Terminal: -1,
 	}
 	if p.Terminal >= 0 {
@@ -164,11 +169,14 @@ func (e *landlock) fill(rules int, p Program) error {
 	return e.grantProcess(rules, p)
 }
 
-// grantProcess grants what every program has in bubblewrap too: /proc, and the terminal that it was given.
+// grantProcess grants what every program has in bubblewrap too: /proc, the terminal that it was given, and its own file.
 func (e *landlock) grantProcess(rules int, p Program) error {
 	places := map[string]uint64{"/proc": landlockRead}
 	if p.Terminal >= 0 {
 		places["/proc/self/fd/"+strconv.Itoa(p.Files[p.Terminal])] = landlockDevice
+	}
+	if p.Image > 0 {
+		places["/proc/self/fd/"+strconv.Itoa(p.Image)] = landlockRead
 	}
 	for path, rights := range places {
 		place, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)

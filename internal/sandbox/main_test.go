@@ -10,5 +10,6 @@ import (
 func TestMain(m *testing.M) {
 	testproc.Main()
 	Main()
+	serveHelper()
 	leakcheck.Main(m)
 }

@@ -76,6 +76,13 @@ func (p *Plan) Narrow(to *Plan) *Plan {
 	return both
 }
 
+// WithoutNetwork is the plan with the network restricted.
+func (p *Plan) WithoutNetwork() *Plan {
+	restricted := *p
+	restricted.network = NetworkRestricted
+	return &restricted
+}
+
 // set makes a rule, in place of the one that there may be.
 func (p *Plan) set(r rule) {
 	if p.rules == nil {

@@ -126,14 +126,15 @@ func forkExec(p Program) (int, error) {
 	})
 }
 
-// end kills and reaps a child, if there is one.
-func end(pid int) {
-	if pid == 0 {
+// end kills a process group, and reaps all of it that are children of this program: also those whose parent has ended,
+// if it adopts orphans. It does nothing for the group 0.
+func end(group int) {
+	if group == 0 {
 		return
 	}
-	_ = unix.Kill(-pid, unix.SIGKILL)
+	_ = unix.Kill(-group, unix.SIGKILL)
 	for {
-		if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Wait4(-group, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}

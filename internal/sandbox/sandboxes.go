@@ -3,10 +3,14 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options say how to find out what works.
@@ -148,6 +152,27 @@ func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
 		reasons = append(reasons, Reason{Backend: s.statuses[i].Backend, Err: err})
 	}
 	return nil, &Error{Kind: Unavailable, Reasons: reasons, Err: errors.New("nothing on this machine can enforce the policy")}
+}
+
+// Key is the same for plans that come to the same on the same files, and only for those, so that a program which was
+// started for one can be kept for the other: unlike [Plan.Key] it tells a place from what has taken its place since. As
+// long as programs keep a place from coming into being, it is missing for them.
+func (s *Sandboxes) Key(plan *Plan) string {
+	s.reserved.mu.Lock()
+	reserved := maps.Clone(s.reserved.uses)
+	s.reserved.mu.Unlock()
+	same := &Plan{network: plan.network, unrestricted: plan.unrestricted, links: plan.links, rules: make(map[string]rule, len(plan.rules))}
+	var identities []byte
+	for _, r := range plan.sorted() {
+		r.missing = r.missing || reserved[r.path] > 0
+		same.rules[r.path] = r
+		var stat unix.Stat_t // zero of what is missing
+		if !r.missing {
+			_ = unix.Lstat(r.path, &stat)
+		}
+		identities = fmt.Appendf(identities, "%x:%x ", stat.Dev, stat.Ino)
+	}
+	return same.Key() + string(identities)
 }
 
 func (s *Sandboxes) express(status *Status, plan *Plan) (enforcer, error) {
