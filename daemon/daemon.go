@@ -16,6 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/server"
 )
@@ -58,6 +59,7 @@ type Daemon struct {
 	doorkeeper *doorkeeper
 	sessions   *session.Registry
 	requests   *httpclient.Client // nil if they are switched off
+	sandboxes  *sandbox.Sandboxes
 	server     *server.Server
 	channel    *inproc.Channel
 	clients    *clients
@@ -68,7 +70,10 @@ type Daemon struct {
 }
 
 // New makes a daemon that serves nobody yet but [Daemon.Conn]. It must be
-// closed. The configuration is checked first, and the table of principals read.
+// closed. The configuration is checked first, and the table of principals read. If
+// a sandbox is required it is tried out, which takes some tens of milliseconds;
+// otherwise that is done when one is needed, by this program started once more: its
+// main function calls sandbox.Main first, or no sandbox works.
 func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -96,8 +101,13 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	sandboxes, required, err := openSandboxes(cfg, opts.Environ)
+	if err != nil {
+		return nil, err
+	}
 	cgroups, err := process.OpenCgroups(cfg.Cgroup)
 	if err != nil {
+		sandboxes.Close()
 		return nil, err
 	}
 	supervisor := process.NewSupervisor(process.Config{
@@ -121,7 +131,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		SpoolBytes:           int64(cfg.Spool),
 		SpoolDirectory:       cfg.SpoolDirectory,
 	})
-	requests := newHTTPClient(cfg)
+	requests := newHTTPClient(cfg, required, opts.Logger)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
 		HTTP:         requests,
@@ -132,9 +142,12 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		KillMethod:   supervisor.KillMethod(),
 		Environ:      opts.Environ,
 		Guarded:      opts.Guarded,
+		Sandboxes:    sandboxes,
 		NoDirect:     !cfg.HasDirectExec(),
 		NoPrepared:   !cfg.HasPreparedExec(),
 		OnContent:    opts.OnChange,
+
+		RequiredSandbox: required,
 	})
 	channel = inproc.New(
 		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),
@@ -142,7 +155,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		inproc.WithAuthInfo(inproc.AuthInfo{}),
 	)
 	srv.Register(channel)
-	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, requests: requests, server: srv, channel: channel, clients: clients}
+	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, requests: requests, sandboxes: sandboxes, server: srv, channel: channel, clients: clients}
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	return d, nil

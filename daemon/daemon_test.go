@@ -21,9 +21,13 @@ import (
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
-func TestMain(m *testing.M) { leakcheck.Main(m) }
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	leakcheck.Main(m)
+}
 
 const hang = 2 * time.Minute
 

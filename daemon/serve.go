@@ -42,12 +42,15 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	serve(d.clients.serve, doors.websocket)
 	doors.tell(d.opts.OnListen)
 	left := doors.serveStdio(d.clients, &serving)
+	probing, probed := context.WithCancelCause(ctx)
+	serving.Go(func() { d.tellSandboxes(probing) })
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	case <-left:
 		now = ended(errNobodyLeft)
 	}
+	probed(errStopping)
 	healthServer.Shutdown()
 	d.clients.refuse()
 	d.drain(now)

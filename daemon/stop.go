@@ -48,6 +48,7 @@ func (d *Daemon) closeServices() error {
 	done := begin(func() {
 		d.channel.Close()
 		d.server.Close()
+		d.sandboxes.Close()
 	})
 	if !within(handlerTimeout, done) {
 		return errHandlers

@@ -26,7 +26,12 @@ var _ execwirev1.EnvironmentServiceServer = (*environmentService)(nil)
 const fallbackShell = "/bin/sh"
 
 // GetEnvironment implements the RPC.
-func (s *environmentService) GetEnvironment(context.Context, *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
+func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
+	statuses, err := s.server.sandboxStatuses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sandboxes := toSandboxStatuses(statuses)
 	hostName, _ := os.Hostname()
 	workingDirectory, _ := os.Getwd()
 	homeDirectory, _ := os.UserHomeDir()
@@ -46,12 +51,15 @@ func (s *environmentService) GetEnvironment(context.Context, *execwirev1.GetEnvi
 		Guarded:            s.server.cfg.Guarded,
 		DirectCommands:     !s.server.cfg.NoDirect,
 		PreparedCommands:   !s.server.cfg.NoPrepared,
-		Features:           s.features(),
+		Features:           s.features(len(working(sandboxes)) > 0),
+		SandboxBackends:    working(sandboxes),
+		Sandboxes:          sandboxes,
+		RequiredSandbox:    s.server.cfg.RequiredSandbox,
 	}, nil
 }
 
 // features are the parts of the contract that are there.
-func (s *environmentService) features() []execwirev1.Feature {
+func (s *environmentService) features(sandboxed bool) []execwirev1.Feature {
 	features := []execwirev1.Feature{
 		execwirev1.Feature_FEATURE_PROCESSES,
 		execwirev1.Feature_FEATURE_RUN_RESUME,
@@ -63,6 +71,9 @@ func (s *environmentService) features() []execwirev1.Feature {
 	}
 	if s.server.cfg.HTTP != nil {
 		features = append(features, execwirev1.Feature_FEATURE_HTTP)
+	}
+	if sandboxed {
+		features = append(features, execwirev1.Feature_FEATURE_SANDBOX)
 	}
 	return features
 }

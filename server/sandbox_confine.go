@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/grpc/status"
+
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/sandbox"
 )
@@ -11,23 +13,60 @@ import (
 // requiredField is what a policy that the server requires is called in errors.
 const requiredField = "require_sandbox"
 
-// CheckPolicy refuses a policy that no request could be confined by, as
-// Config.RequiredSandbox.
-func CheckPolicy(policy *execwirev1.SandboxPolicy) error {
-	_, err := toSandboxPolicy(requiredField, policy)
+// errConfinesNothing is why a policy cannot be required.
+var errConfinesNothing = errors.New("the policy confines nothing: name what may be read and written, or restrict the network; or require no sandbox")
+
+// CheckRequired refuses a policy that cannot be Config.RequiredSandbox, of a server
+// with that Environ: one that is malformed, that confines nothing, or that nothing
+// of sandboxes can enforce here. The error says why. It waits until it is known
+// what works, or ctx ends.
+func CheckRequired(ctx context.Context, policy *execwirev1.SandboxPolicy, sandboxes *sandbox.Sandboxes, environ []string) error {
+	translated, err := toSandboxPolicy(requiredField, policy)
+	if err != nil {
+		return errors.New(status.Convert(err).Message())
+	}
+	if translated == nil {
+		return errConfinesNothing
+	}
+	plan, err := translated.Resolve(ctx, requiredSurroundings(environ))
+	if err != nil {
+		return err
+	}
+	if !plan.Confines() {
+		return errConfinesNothing
+	}
+	if err := sandboxes.Wait(ctx); err != nil {
+		return err
+	}
+	_, err = sandboxes.Confine(plan)
 	return err
+}
+
+// RestrictsNetwork tells whether the network is not reached by what a policy
+// confines.
+func RestrictsNetwork(policy *execwirev1.SandboxPolicy) bool {
+	managed := policy.GetManaged()
+	return managed != nil && managed.GetNetwork() != execwirev1.NetworkAccess_NETWORK_ACCESS_ENABLED
+}
+
+// requiredSurroundings are what the policy that the server requires refers to: the
+// server's own, because what a request says about its environment must not widen
+// it.
+func requiredSurroundings(environ []string) sandbox.Surroundings {
+	return sandbox.Surroundings{TmpDir: temporaryDirectory(environ)}
 }
 
 // plan finds out what a request is to be confined by: the policy that it asks for,
 // narrowed to the one that the server requires. The field is where the policy is
-// in the request. Beside what they say, both grant what also says. Nil confines
-// nothing.
+// in the request, and around what it refers to. Beside what they say, both grant
+// what also says. Nil confines nothing. If there is something to confine it waits,
+// until ctx ends, until it is known what works here.
 func (s *Server) plan(ctx context.Context, field string, policy *execwirev1.SandboxPolicy, around sandbox.Surroundings, also ...sandbox.Entry) (*sandbox.Plan, error) {
 	plan, err := resolve(ctx, field, policy, around, also)
 	if err != nil {
 		return nil, err
 	}
-	required, err := resolve(ctx, requiredField, s.cfg.RequiredSandbox, around, also)
+	required, err := resolve(ctx, requiredField, s.cfg.RequiredSandbox, requiredSurroundings(s.cfg.Environ), also)
 	switch {
 	case err != nil:
 		return nil, err
@@ -39,7 +78,10 @@ func (s *Server) plan(ctx context.Context, field string, policy *execwirev1.Sand
 	if plan == nil || !plan.Confines() {
 		return nil, nil
 	}
-	return plan, nil
+	if s.cfg.Sandboxes != nil {
+		err = s.cfg.Sandboxes.Wait(ctx)
+	}
+	return plan, err
 }
 
 // resolve makes a plan of a policy; nil if the policy leaves the confinement to

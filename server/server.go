@@ -88,7 +88,7 @@ type Config struct {
 	// policy that would have to be enforced. The server does not close it.
 	Sandboxes *sandbox.Sandboxes
 	// RequiredSandbox confines every process and every call about files, beside what
-	// the request asks for. It has passed CheckPolicy. Nil requires nothing.
+	// the request asks for. It has passed CheckRequired. Nil requires nothing.
 	RequiredSandbox *execwirev1.SandboxPolicy
 	// NoDirect refuses to start direct commands, and NoPrepared prepared ones.
 	NoDirect, NoPrepared bool

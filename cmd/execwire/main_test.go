@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // beExecwire in the environment makes the test binary be the command.
 const beExecwire = "EXECWIRE_TEST_BE_COMMAND"
 
 func TestMain(m *testing.M) {
+	sandbox.Main()
 	if pid := os.Getenv(traceVariable); pid != "" {
 		trace(pid)
 		return

@@ -93,6 +93,17 @@ type Config struct {
 	// PreparedExec is whether prepared commands are started.
 	PreparedExec string `name:"allow_prepared_exec" default:"on" unit:"choice" help:"Whether prepared commands are started, which are executed exactly as a client has resolved them: on or off."`
 
+	// SandboxBackends are what sandboxes are made with.
+	SandboxBackends []string `name:"sandbox_backends" default:"auto" unit:"names" help:"What confines processes and calls about files: a list out of bubblewrap and landlock, auto for whichever of them works here, or off. The strongest that can enforce a policy is used; a request that none can is refused."`
+	// Bubblewrap is the program that one of them is.
+	Bubblewrap string `name:"bubblewrap" default:"" unit:"path" help:"The program bwrap, an absolute path. Empty is the first one in PATH."`
+	// RequiredSandbox confines everything.
+	RequiredSandbox string `name:"require_sandbox" default:"off" unit:"choice" help:"The sandbox of every process and every call about files, which requests narrow and never widen: off, read-only, workspace-write, or the absolute path of a file with a SandboxPolicy as JSON of protobuf, which nobody but its owner may be able to write. A server that cannot enforce it does not start. If it restricts the network, no requests over HTTP are made for clients."`
+	// SandboxWritableRoots is what may be written to in it.
+	SandboxWritableRoots []string `name:"sandbox_writable_roots" default:"" unit:"paths" help:"The directories that processes and calls about files may write to if require_sandbox is workspace-write, beside /tmp and the server's TMPDIR. What is named .git, .agents or .codex in them stays read-only."`
+	// SandboxNetwork is whether the network is reached from it.
+	SandboxNetwork string `name:"sandbox_network" default:"off" unit:"choice" help:"Whether the network is reached if require_sandbox is read-only or workspace-write: on or off."`
+
 	// HeaderList bounds the metadata of one call.
 	HeaderList Bytes `name:"header_list_bytes" default:"64KiB" unit:"bytes" min:"8KiB" max:"1MiB" help:"The largest metadata of a call, all names and values together. A call with more fails."`
 
@@ -204,6 +215,9 @@ func (c *Config) Validate() error {
 	if err := c.validateWebsocketAuth(); err != nil {
 		return err
 	}
+	if err := c.validateSandbox(); err != nil {
+		return err
+	}
 	return c.validateChoices()
 }
 
@@ -211,6 +225,7 @@ func (c *Config) Validate() error {
 func (c *Config) validateChoices() error {
 	for _, s := range []struct{ name, value string }{
 		{"guardian", c.Guardian}, {"allow_direct_exec", c.DirectExec}, {"allow_prepared_exec", c.PreparedExec},
+		{"sandbox_network", c.SandboxNetwork},
 	} {
 		if s.value != switchedOn && s.value != switchedOff {
 			return &Error{Setting: s.name, Problem: fmt.Sprintf("cannot be %q", s.value), Fix: "write on or off"}

@@ -23,7 +23,7 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestEverySettingIsDescribed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range Settings() {
-		mayBeEmpty := slices.Contains([]string{"path", "text", "origins", "names"}, s.Unit)
+		mayBeEmpty := slices.Contains([]string{"path", "paths", "text", "origins", "names"}, s.Unit)
 		if s.Name == "" || s.Unit == "" || s.Help == "" || s.Default == "" && !mayBeEmpty || seen[s.Name] {
 			t.Errorf("setting %+v lacks a description or repeats a name", s)
 		}
@@ -113,6 +113,18 @@ func TestLoadRefuses(t *testing.T) {
 		{"no requests over HTTP of a connection", "http_requests_per_connection = 0", "", "http_requests_per_connection is below 1"},
 		{"too small heads", "http_head_bytes = 1", "", "http_head_bytes is below 4KiB"},
 		{"too large responses", `http_buffered_bytes_per_connection = "2GiB"`, "", "http_buffered_bytes_per_connection is above 1GiB"},
+		{"no backend", `sandbox_backends = []`, "", "sandbox_backends is empty: write auto, off"},
+		{"no such backend", `sandbox_backends = ["bubblewrap", "seatbelt"]`, "", `sandbox_backends cannot be "bubblewrap, seatbelt"`},
+		{"some backends and all", "", "EXECWIRE_SANDBOX_BACKENDS=auto,landlock", `sandbox_backends cannot be "auto, landlock"`},
+		{"a bwrap somewhere", `bubblewrap = "bwrap"`, "", `bubblewrap cannot be "bwrap": write an absolute path`},
+		{"no such sandbox", `require_sandbox = "readonly"`, "", `require_sandbox cannot be "readonly": write off, read-only, workspace-write or the absolute path`},
+		{"an empty sandbox", "", "EXECWIRE_REQUIRE_SANDBOX=", `require_sandbox cannot be ""`},
+		{"a workspace nowhere", `require_sandbox = "workspace-write"`, "", "sandbox_writable_roots is needed"},
+		{"a relative workspace", `require_sandbox = "workspace-write"`, "EXECWIRE_SANDBOX_WRITABLE_ROOTS=/a,b", `sandbox_writable_roots cannot be "b"`},
+		{"roots of nothing", `sandbox_writable_roots = ["/a"]`, "", "sandbox_writable_roots needs require_sandbox to be workspace-write"},
+		{"a network of nothing", `sandbox_network = "on"`, "", "sandbox_network needs require_sandbox"},
+		{"a network beside a policy", `require_sandbox = "/etc/policy.json"`, "EXECWIRE_SANDBOX_NETWORK=on", "a policy in a file says itself"},
+		{"half a network", `sandbox_network = "some"`, "", `sandbox_network cannot be "some": write on or off`},
 		{"contradiction of stdin", `stdin_queue_bytes = "4KiB"`, "", "below stdin_write_bytes"},
 	}
 	for _, tt := range tests {
@@ -127,6 +139,27 @@ func TestLoadRefuses(t *testing.T) {
 				t.Fatalf("Load = %v, want an *Error that says %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// Backends that are left out are not used.
+func TestBackends(t *testing.T) {
+	for _, tt := range []struct {
+		names                []string
+		bubblewrap, landlock bool
+	}{
+		{Default().SandboxBackends, true, true},
+		{[]string{"auto"}, true, true},
+		{[]string{"off"}, false, false},
+		{[]string{"landlock"}, false, true},
+		{[]string{"bubblewrap"}, true, false},
+		{[]string{"landlock", "bubblewrap"}, true, true},
+	} {
+		cfg := Default()
+		cfg.SandboxBackends = tt.names
+		if err := cfg.Validate(); err != nil || cfg.UsesBackend(BackendBubblewrap) != tt.bubblewrap || cfg.UsesBackend(BackendLandlock) != tt.landlock {
+			t.Errorf("%v: %v, %v, %v", tt.names, err, cfg.UsesBackend(BackendBubblewrap), cfg.UsesBackend(BackendLandlock))
+		}
 	}
 }
 

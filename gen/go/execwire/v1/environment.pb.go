@@ -170,8 +170,8 @@ type GetEnvironmentResponse struct {
 	// Features of the contract that this server has an engine for. What is not
 	// listed answers UNIMPLEMENTED.
 	Features []Feature `protobuf:"varint,12,rep,packed,name=features,proto3,enum=execwire.v1.Feature" json:"features,omitempty"`
-	// Sandbox backends that were tried at start and work here. Empty means that
-	// every start with a managed sandbox is refused.
+	// Sandbox backends that were tried and work here. Empty means that every
+	// request with a managed sandbox is refused.
 	SandboxBackends []SandboxBackend `protobuf:"varint,13,rep,packed,name=sandbox_backends,json=sandboxBackends,proto3,enum=execwire.v1.SandboxBackend" json:"sandbox_backends,omitempty"`
 	// The strongest means of ending a process and its descendants that works
 	// here.
@@ -184,7 +184,7 @@ type GetEnvironmentResponse struct {
 	// Whether prepared commands are started. If not, they answer
 	// COMMAND_FORM_DISABLED.
 	PreparedCommands bool `protobuf:"varint,17,opt,name=prepared_commands,json=preparedCommands,proto3" json:"prepared_commands,omitempty"`
-	// What was found out about every sandbox backend when the server was started,
+	// What was found out about every sandbox backend when the server tried them,
 	// the strongest first.
 	Sandboxes []*SandboxStatus `protobuf:"bytes,18,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
 	// What confines every process and every call of FileSystemService, whatever

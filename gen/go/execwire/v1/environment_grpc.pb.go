@@ -29,9 +29,11 @@ const (
 // EnvironmentService tells what machine and what server a client is talking
 // to, so that it can choose paths, shells and features without trying.
 type EnvironmentServiceClient interface {
-	// GetEnvironment describes the server and its machine. It never blocks, may
-	// be called by anybody who may call anything, and its answer is the same for
-	// every caller and for the life of the server.
+	// GetEnvironment describes the server and its machine. The first call waits
+	// until the server has tried out what sandboxes work here, commonly a few tens
+	// of milliseconds; later ones never block. It may be called by anybody who has
+	// the permission for it, and its answer is the same for every caller and for
+	// the life of the server.
 	GetEnvironment(ctx context.Context, in *GetEnvironmentRequest, opts ...grpc.CallOption) (*GetEnvironmentResponse, error)
 }
 
@@ -60,9 +62,11 @@ func (c *environmentServiceClient) GetEnvironment(ctx context.Context, in *GetEn
 // EnvironmentService tells what machine and what server a client is talking
 // to, so that it can choose paths, shells and features without trying.
 type EnvironmentServiceServer interface {
-	// GetEnvironment describes the server and its machine. It never blocks, may
-	// be called by anybody who may call anything, and its answer is the same for
-	// every caller and for the life of the server.
+	// GetEnvironment describes the server and its machine. The first call waits
+	// until the server has tried out what sandboxes work here, commonly a few tens
+	// of milliseconds; later ones never block. It may be called by anybody who has
+	// the permission for it, and its answer is the same for every caller and for
+	// the life of the server.
 	GetEnvironment(context.Context, *GetEnvironmentRequest) (*GetEnvironmentResponse, error)
 	mustEmbedUnimplementedEnvironmentServiceServer()
 }

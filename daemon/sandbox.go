@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	sdk "github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/internal/secretfile"
+	"github.com/execwire/execwire/server"
+)
+
+// probeDelay is how long after its start a server tries out what sandboxes work,
+// if nobody has needed one before: those who wait for its first answer do not share
+// the processor with that.
+const probeDelay = time.Second
+
+// openSandboxes returns what confines processes and calls about files, and the
+// policy that all of them have to carry. Only if there is one it waits until it is
+// known what works here. The caller closes the sandboxes.
+func openSandboxes(cfg config.Config, environ []string) (*sandbox.Sandboxes, *execwirev1.SandboxPolicy, error) {
+	sandboxes := sandbox.Later(sandboxOptions(cfg))
+	required, err := requiredSandbox(cfg)
+	if err == nil && required != nil {
+		err = server.CheckRequired(context.Background(), required, sandboxes, environ)
+	}
+	if err != nil {
+		sandboxes.Close()
+		return nil, nil, explainRequired(cfg, err)
+	}
+	return sandboxes, required, nil
+}
+
+func sandboxOptions(cfg config.Config) sandbox.Options {
+	options := sandbox.Options{Bubblewrap: cfg.Bubblewrap}
+	for name, backend := range map[string]sandbox.Backend{
+		config.BackendBubblewrap: sandbox.Bubblewrap, config.BackendLandlock: sandbox.Landlock,
+	} {
+		if !cfg.UsesBackend(name) {
+			options.Without = append(options.Without, backend)
+		}
+	}
+	return options
+}
+
+// requiredSandbox is the policy that a configuration requires; nil if it requires
+// none.
+func requiredSandbox(cfg config.Config) (*execwirev1.SandboxPolicy, error) {
+	switch cfg.RequiredSandbox {
+	case config.SandboxOff:
+		return nil, nil
+	case config.SandboxReadOnly:
+		return sdk.Sandbox{Network: cfg.HasSandboxNetwork()}.Policy(), nil
+	case config.SandboxWorkspaceWrite:
+		return sdk.Sandbox{Writable: cfg.SandboxWritableRoots, Temporary: true, Network: cfg.HasSandboxNetwork()}.Policy(), nil
+	}
+	text, err := secretfile.Public(cfg.RequiredSandbox)
+	if err != nil {
+		return nil, err
+	}
+	policy := &execwirev1.SandboxPolicy{}
+	if err := protojson.Unmarshal(text, policy); err != nil {
+		return nil, &secretfile.Error{File: cfg.RequiredSandbox, Problem: "is no SandboxPolicy as JSON of protobuf", Err: err}
+	}
+	return policy, nil
+}
+
+// explainRequired says that a server is not started for what it was to require.
+func explainRequired(cfg config.Config, err error) error {
+	problem := "cannot be " + cfg.RequiredSandbox + " here: " + err.Error()
+	var unread *secretfile.Error
+	if errors.As(err, &unread) {
+		return &config.Error{Setting: "require_sandbox", Problem: "cannot be read: " + err.Error()}
+	}
+	fix := ""
+	if sandbox.KindOf(err) == sandbox.Unavailable {
+		fix = "execwire doctor says more; mend one of them, or require less"
+	}
+	return &config.Error{Setting: "require_sandbox", Problem: problem, Fix: fix}
+}
+
+// tellSandboxes tries out what sandboxes work, some time after the start, and has
+// the log say so. It returns when ctx is done at the latest.
+func (d *Daemon) tellSandboxes(ctx context.Context) {
+	timer := time.NewTimer(probeDelay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
+	if d.sandboxes.Wait(ctx) != nil {
+		return
+	}
+	logSandboxes(d.opts.Logger, d.sandboxes.Statuses())
+}
+
+func logSandboxes(logger *slog.Logger, statuses []sandbox.Status) {
+	works := false
+	for _, status := range statuses {
+		if status.Err == nil {
+			works = true
+			logger.Info("a sandbox works", "backend", status.Backend.String(), "program", status.Path)
+			continue
+		}
+		logger.Info("a sandbox does not work", "backend", status.Backend.String(), "reason", status.Err.Error())
+	}
+	if !works {
+		logger.Warn("no sandbox works here: every request with one is refused; execwire doctor says what to do")
+	}
+}

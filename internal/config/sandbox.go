@@ -1,0 +1,79 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The words of Config.RequiredSandbox. Anything else is the path of a policy.
+const (
+	SandboxOff            = "off"
+	SandboxReadOnly       = "read-only"
+	SandboxWorkspaceWrite = "workspace-write"
+)
+
+// The names in Config.SandboxBackends.
+const (
+	BackendBubblewrap = "bubblewrap"
+	BackendLandlock   = "landlock"
+)
+
+// UsesBackend reports whether a sandbox may be made with the backend of a name.
+func (c *Config) UsesBackend(name string) bool {
+	return slices.Contains(c.SandboxBackends, "auto") || slices.Contains(c.SandboxBackends, name)
+}
+
+// HasSandboxNetwork reports whether the network is reached from the required sandbox, unless that is a policy of a
+// file.
+func (c *Config) HasSandboxNetwork() bool { return c.SandboxNetwork == switchedOn }
+
+// validateSandbox checks that what is set beside a required sandbox has an effect: who sets it relies on it.
+func (c *Config) validateSandbox() error {
+	if err := c.validateBackends(); err != nil {
+		return err
+	}
+	word := c.RequiredSandbox == SandboxReadOnly || c.RequiredSandbox == SandboxWorkspaceWrite
+	switch {
+	case c.RequiredSandbox != SandboxOff && !word && !filepath.IsAbs(c.RequiredSandbox):
+		return &Error{Setting: "require_sandbox", Problem: fmt.Sprintf("cannot be %q", c.RequiredSandbox),
+			Fix: "write off, read-only, workspace-write or the absolute path of a file with a policy"}
+	case c.RequiredSandbox == SandboxWorkspaceWrite && len(c.SandboxWritableRoots) == 0:
+		return &Error{Setting: "sandbox_writable_roots", Problem: "is needed when require_sandbox is workspace-write",
+			Fix: "list the directories that may be written to, or require read-only"}
+	case c.RequiredSandbox != SandboxWorkspaceWrite && len(c.SandboxWritableRoots) > 0:
+		return &Error{Setting: "sandbox_writable_roots", Problem: "needs require_sandbox to be workspace-write"}
+	case c.HasSandboxNetwork() && !word:
+		return &Error{Setting: "sandbox_network", Problem: "needs require_sandbox to be read-only or workspace-write",
+			Fix: "a policy in a file says itself whether the network is reached"}
+	}
+	for _, root := range c.SandboxWritableRoots {
+		if !filepath.IsAbs(root) {
+			return &Error{Setting: "sandbox_writable_roots", Problem: fmt.Sprintf("cannot be %q", root), Fix: "write absolute paths"}
+		}
+	}
+	return nil
+}
+
+func (c *Config) validateBackends() error {
+	if c.Bubblewrap != "" && !filepath.IsAbs(c.Bubblewrap) {
+		return &Error{Setting: "bubblewrap", Problem: fmt.Sprintf("cannot be %q", c.Bubblewrap), Fix: "write an absolute path"}
+	}
+	if len(c.SandboxBackends) == 1 && (c.SandboxBackends[0] == "auto" || c.SandboxBackends[0] == SandboxOff) {
+		return nil
+	}
+	for _, name := range c.SandboxBackends {
+		if name != BackendBubblewrap && name != BackendLandlock {
+			return backendsError(fmt.Sprintf("cannot be %q", strings.Join(c.SandboxBackends, ", ")))
+		}
+	}
+	if len(c.SandboxBackends) == 0 {
+		return backendsError("is empty")
+	}
+	return nil
+}
+
+func backendsError(problem string) error {
+	return &Error{Setting: "sandbox_backends", Problem: problem, Fix: "write auto, off, or a list out of bubblewrap and landlock"}
+}
