@@ -40,6 +40,9 @@ func allDecoders() map[string]func([]byte) (any, *jsonrpc.Error) {
 func FuzzMethodParams(f *testing.F) {
 	decoders := allDecoders()
 	names := slices.Sorted(maps.Keys(decoders))
+	for _, shape := range shapes {
+		f.Add([]byte(`{"processId":"p","argv":["a"],"env":{},"tty":false,"cwd":"/","path":"/p",` + withLevel(shape.members) + `}`))
+	}
 	for _, seed := range paramSeeds {
 		f.Add([]byte(seed))
 	}

@@ -43,7 +43,7 @@ type readAccessParams struct {
 	_ struct{} `param:",strict"`
 
 	Type          string    `param:"type"`
-	Defaults      *bool     `param:"includePlatformDefaults"`
+	Defaults      bool      `param:"includePlatformDefaults,optional"`
 	ReadableRoots *[]string `param:"readableRoots"`
 }
 
@@ -68,15 +68,15 @@ func (r *sandboxReader) older(field string, raw json.RawMessage, but []string) (
 		return draft, nil
 	case olderReadOnly:
 		access := params.Access
-		if isGiven(params.ReadOnlyAccess) {
-			if isGiven(access) {
+		if params.ReadOnlyAccess != nil {
+			if access != nil {
 				return nil, invalidMember(field+".access", "is there beside `readOnlyAccess`: leave one of them out")
 			}
 			access = params.ReadOnlyAccess
 		}
 		return draft, readAccess(field+".access", access, draft)
 	case olderWorkspaceWrite:
-		if isGiven(params.Access) {
+		if params.Access != nil {
 			return nil, invalidMember(field+".access", "is not of a workspace-write policy: use `readOnlyAccess`")
 		}
 		return draft, workspaceWrite(field, &params, draft)
@@ -106,11 +106,11 @@ func workspaceWrite(field string, params *olderPolicyParams, into *policyDraft) 
 // readAccess grants what may be read: everything, unless it is restricted.
 func readAccess(field string, raw json.RawMessage, into *policyDraft) *jsonrpc.Error {
 	const read = execwirev1.SandboxAccess_SANDBOX_ACCESS_READ
-	if !isGiven(raw) {
+	if raw == nil {
 		into.grantSpecial(read, execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_ROOT)
 		return nil
 	}
-	var params readAccessParams
+	params := readAccessParams{Defaults: true}
 	if err := decodeSpelled(field, raw, nil, &params); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func readAccess(field string, raw json.RawMessage, into *policyDraft) *jsonrpc.E
 		into.grantSpecial(read, execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_ROOT)
 		return nil
 	case "restricted", "Restricted":
-		if params.Defaults == nil || *params.Defaults {
+		if params.Defaults {
 			into.grantSpecial(read, execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_MINIMAL)
 		}
 		return grantPaths(field+".readableRoots", params.ReadableRoots, read, into)
