@@ -55,6 +55,8 @@ type event struct {
 	Chunk     []byte
 	ExitCode  *int
 	Gap       *struct{ FirstAvailableSeq, DroppedBytes uint64 }
+
+	SandboxDenied bool
 }
 
 func (cl *client) initialize(resume string) string {

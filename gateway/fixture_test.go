@@ -14,6 +14,7 @@ import (
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
 	coreprocess "github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/sandbox"
 	coresession "github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/server"
 )
@@ -37,6 +38,7 @@ type coreSettings struct {
 
 	noDirect, noPrepared bool // forms of commands are switched off
 	http                 *httpclient.Client
+	sandboxes            *sandbox.Sandboxes
 }
 
 func newCore(t testing.TB, change ...func(*coreSettings)) *core {
@@ -58,6 +60,7 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 	srv := server.New(server.Config{
 		Sessions:     sessions,
 		HTTP:         set.http,
+		Sandboxes:    set.sandboxes,
 		Limits:       set.limits,
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
 		Version:      "test",
