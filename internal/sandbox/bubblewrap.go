@@ -19,7 +19,7 @@ type bubblewrap struct {
 	mounts   []mount
 	kind     filterKind
 	starters *starterFiles
-	devices  *devices
+	network  *emptyNetwork
 	reserved *placeholders
 }
 
@@ -37,8 +37,9 @@ type mount struct {
 var own = []string{"/proc", "/dev"}
 
 // expressBubblewrap tells what of a plan bubblewrap cannot enforce, or makes its enforcer.
-func expressBubblewrap(program string, plan *Plan, starters *starterFiles, devices *devices, reserved *placeholders) (*bubblewrap, error) {
-	b := &bubblewrap{program: program, plan: plan, starters: starters, devices: devices, reserved: reserved, kind: filterKind{network: plan.network == NetworkRestricted}}
+func expressBubblewrap(program string, plan *Plan, starters *starterFiles, network *emptyNetwork, reserved *placeholders) (*bubblewrap, error) {
+	b := &bubblewrap{program: program, plan: plan, starters: starters, network: network, reserved: reserved}
+	b.kind = filterKind{network: plan.network == NetworkRestricted, sealed: unix.Geteuid() == 0}
 	steps := plan.steps()
 	for i, s := range steps {
 		if slices.ContainsFunc(own, func(dir string) bool { return within(s.path, dir) }) {
@@ -96,8 +97,13 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	files[2] = l.messagesEnd
 	a := arguments{files: files, launch: l}
 	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
+	if b.kind.sealed {
+		a.add("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP") // for the starter, which drops them
+	}
 	if b.plan.network == NetworkRestricted {
-		a.add("--unshare-net")
+		if l.network = b.network.file(); l.network < 0 {
+			a.add("--unshare-net")
+		}
 	}
 	if err := b.view(&a, p); err != nil {
 		return Program{}, err
@@ -136,13 +142,6 @@ func (b *bubblewrap) view(a *arguments, p Program) error {
 		mounts = mounts[1:]
 	}
 	a.add("--proc", "/proc", "--dev", "/dev", "--size", strconv.Itoa(sharedMemoryBytes), "--perms", "1777", "--tmpfs", "/dev/shm")
-	nodes, err := b.devices.nodes()
-	if err != nil {
-		return failed(NotStarted, "", "there are no devices", err)
-	}
-	for name, node := range nodes {
-		a.add("--dev-bind", node, "/dev/"+name)
-	}
 	if err := a.console(p); err != nil {
 		return err
 	}

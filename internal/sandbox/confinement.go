@@ -135,7 +135,7 @@ func (c *Confinement) start(ctx context.Context, p Program, l *launch, spawn fun
 		if err != nil {
 			return failed(NotStarted, "", "signals cannot be blocked", err)
 		}
-		err = spawn(wrapped)
+		err = inNetwork(l.network, func() error { return spawn(wrapped) })
 		restore()
 		if err != nil {
 			return err
@@ -173,10 +173,11 @@ type launch struct {
 	statusEnd, messagesEnd, null int
 	given                        []int
 	held                         []string // placeholders that the program needs
+	network                      int      // the namespace to fork in, or -1
 }
 
 func newLaunch() (*launch, error) {
-	l := &launch{statusEnd: -1, messagesEnd: -1, null: -1}
+	l := &launch{statusEnd: -1, messagesEnd: -1, null: -1, network: -1}
 	var err error
 	if l.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return nil, err

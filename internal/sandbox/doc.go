@@ -19,8 +19,9 @@
 // outside what is writable are refused with the rest. Processes outside are not seen. /proc, /dev and /dev/shm are
 // fresh: a plan neither grants nor denies anything there. The program is a grandchild of bubblewrap, whose own two
 // processes have every signal blocked, so that they end with the program and not before it; they are in its process
-// group. If this process is root, /proc is read-only inside: to the kernel root is root, also in a namespace, and may
-// write system settings. Whoever is told of bubblewrap's end is told 128+n where the program was ended by signal n.
+// group. If this process is root, /proc and the mounts of devices are read-only inside: to the kernel root is root, also
+// in a namespace, and may write system settings and change the modes of devices; and a stream that is /dev/null becomes
+// that of inside. Root's programs without a network share one namespace that has none. Whoever is told of bubblewrap's end is told 128+n where the program was ended by signal n.
 //
 // # Landlock
 //

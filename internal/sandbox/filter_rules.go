@@ -12,6 +12,9 @@ type filterKind struct {
 	metadata bool // changes of mode, owner, times and extended attributes are refused
 	landlock bool // a ruleset of Landlock is enforced with it
 	outside  bool // processes outside are seen: what would reach them without a signal is refused
+	// sealed tells that bubblewrap's devices are root's. It takes those of the machine, and root in its namespace could
+	// change the mode and the owner of them for everybody.
+	sealed bool
 }
 
 func (k filterKind) program() []unix.SockFilter { return compile(k.rules()) }

@@ -2,11 +2,17 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/testproc"
 )
 
 func TestProtectedPlacesStay(t *testing.T) {
@@ -120,21 +126,11 @@ func TestRootOwnsNothingOutside(t *testing.T) {
 	sandboxes := probed(t, Bubblewrap)
 	text, _ := runProgram(t, sandboxes, plan, Program{Path: "/bin/cat", Argv: []string{"cat", "/proc/self/mountinfo"}, Dir: "/"})
 	ours := map[string]bool{"/dev/shm": true, "/dev/pts": true}
-	for _, name := range deviceNames {
-		ours["/dev/"+name] = true
-	}
-	root := map[string]string{} // of the file system that is mounted last at each place
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		at, options := fields[4], strings.Split(fields[5], ",")
-		root[at] = fields[3]
 		if !ours[at] && !slices.Contains(options, "ro") {
 			t.Errorf("%s is mounted with %s", at, fields[5])
-		}
-	}
-	for _, name := range deviceNames {
-		if from := root["/dev/"+name]; !strings.HasPrefix(from, sandboxes.devices.dir) {
-			t.Errorf("/dev/%s is %q, want one of our own", name, from)
 		}
 	}
 	script := "echo > /dev/null && head -c 4 /dev/zero | wc -c && echo x > /dev/shm/x && ! echo > /dev/x"
@@ -143,18 +139,61 @@ func TestRootOwnsNothingOutside(t *testing.T) {
 	}
 }
 
-func TestChangedDevicesAreMadeWhole(t *testing.T) {
+// TestDevicesAreNotRoots changes the mode of the machine's /dev/null, to what it is: by its name, and where it is the
+// input.
+func TestDevicesAreNotRoots(t *testing.T) {
 	plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
+	argv := testproc.Argv("sandbox-null")
+	program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/"}
+	if output, status := runProgram(t, nil, nil, program); output != "by name: <nil>, open: <nil>, writing: <nil>" {
+		t.Errorf("without a sandbox: %#x: %s", status, output)
+	}
+	want := fmt.Sprintf("by name: %v, open: %[1]v, writing: <nil>", unix.EROFS)
+	if output, status := runProgram(t, probed(t, Bubblewrap), plan, program); output != want {
+		t.Errorf("%#x: %s, want %s", status, output, want)
+	}
+}
+
+func init() {
+	testproc.Register("sandbox-null", func([]string) int {
+		_, err := unix.Write(0, []byte("x"))
+		if err == unix.EBADF { // outside it is only open for reading
+			err = write(os.DevNull)
+		}
+		fmt.Printf("by name: %v, open: %v, writing: %v", unix.Chmod(os.DevNull, 0o666), unix.Fchmod(0, 0o666), err)
+		return 0
+	})
+}
+
+// TestRestrictedProgramsShareAnEmptyNetwork of root, and never that of the machine.
+func TestRestrictedProgramsShareAnEmptyNetwork(t *testing.T) {
+	restricted := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
+	enabled := resolve(t, Policy{Network: NetworkEnabled, Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
 	sandboxes := probed(t, Bubblewrap)
-	for range 2 {
-		// The first shows that the nodes can be changed, the second that the next program does not notice.
-		output, status := runProgram(t, sandboxes, plan, shell("echo > /dev/null && chmod 400 /dev/null && ! echo 2>/dev/zero > /dev/null"))
+	network := func(plan *Plan) string {
+		output, status := runProgram(t, sandboxes, plan, shell("readlink /proc/self/ns/net; cat /proc/net/dev"))
 		if status != 0 {
 			t.Errorf("%#x: %s", status, output)
 		}
+		name, devices, _ := strings.Cut(output, "\n")
+		if count := strings.Count(devices, "\n") - 2; plan == restricted && count != 1 { // but for the headings
+			t.Errorf("it has %d devices, want the loopback: %s", count, devices)
+		}
+		return name
 	}
-	info, err := os.Stat(os.DevNull)
-	if err != nil || info.Mode().Perm() != 0o666 {
-		t.Errorf("the machine's own is changed: %v, %v", info.Mode(), err)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	machines, err := os.Readlink(threadNetwork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, second := network(restricted), network(restricted); first == machines || first != second {
+		t.Errorf("networks %s and %s, that of the machine is %s", first, second, machines)
+	}
+	if name := network(enabled); name != machines {
+		t.Errorf("network %s, want %s", name, machines)
+	}
+	if now, err := os.Readlink(threadNetwork); err != nil || now != machines {
+		t.Errorf("the thread has stayed in %s: %v", now, err)
 	}
 }

@@ -35,7 +35,7 @@ type Status struct {
 type Sandboxes struct {
 	statuses []Status // the strongest first; read when found is closed
 	starters starterFiles
-	devices  devices
+	network  emptyNetwork
 	reserved placeholders
 
 	options  Options
@@ -108,7 +108,7 @@ func (s *Sandboxes) Close() {
 		<-s.found
 	}
 	s.starters.close()
-	s.devices.close()
+	s.network.close()
 }
 
 func findBubblewrap(path string) (string, error) {
@@ -183,7 +183,7 @@ func (s *Sandboxes) express(status *Status, plan *Plan) (enforcer, error) {
 		}
 		return e, nil
 	}
-	e, err := expressBubblewrap(status.Path, plan, &s.starters, &s.devices, &s.reserved)
+	e, err := expressBubblewrap(status.Path, plan, &s.starters, &s.network, &s.reserved)
 	if err != nil {
 		return nil, err
 	}

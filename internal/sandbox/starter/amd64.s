@@ -7,14 +7,71 @@
 #   6            a pipe to write to: one byte when everything is set up, then only
 #                what failed, as the eight bytes of a negative errno
 #   7            a ruleset of Landlock
-#   restricted   8 bytes behind the code: 1 if the ruleset counts, else 0
-#   filter       behind that a struct sock_fprog
+#   restricted   a byte behind the code: 1 if the ruleset counts, else 0
+#   sealed       the next byte: 1 if the devices are root's and to be sealed, else 0
+#   filter       8 bytes behind restricted, a struct sock_fprog
 
 	.intel_syntax noprefix
 	mov	r12, [rsp]		# argc
 	lea	r13, [rsp+8]		# argv
 	lea	r14, [r13+r12*8+8]	# environment
 
+	cmp	byte ptr [rip+sealed], 0
+	je	place
+
+	lea	rsi, [rip+devices]	# no mode or owner of a device can change
+device:
+	mov	edi, -100		# AT_FDCWD
+	xor	edx, edx
+	lea	r10, [rip+readonly]
+	mov	r8d, 32
+	mov	eax, 442		# mount_setattr
+	syscall
+	test	rax, rax
+	js	failed
+skip:
+	inc	rsi
+	cmp	byte ptr [rsi-1], 0
+	jne	skip
+	cmp	byte ptr [rsi], 0
+	jne	device
+
+	sub	rsp, 144		# struct stat
+	mov	ebx, 3
+null:
+	mov	edi, ebx		# /dev/null of outside becomes that of inside
+	mov	rsi, rsp
+	mov	eax, 5			# fstat
+	syscall
+	test	rax, rax
+	js	failed
+	mov	eax, [rsp+24]		# st_mode
+	and	eax, 0xf000		# S_IFMT
+	cmp	eax, 0x2000		# S_IFCHR
+	jne	kept
+	cmp	qword ptr [rsp+40], 0x103	# st_rdev
+	jne	kept
+	mov	edi, -100
+	lea	rsi, [rip+devices]
+	mov	edx, 2			# O_RDWR
+	xor	r10d, r10d
+	mov	eax, 257		# openat
+	syscall
+	test	rax, rax
+	js	failed
+	mov	edi, eax
+	mov	esi, ebx
+	xor	edx, edx
+	mov	eax, 292		# dup3
+	syscall
+	test	rax, rax
+	js	failed
+kept:
+	inc	ebx
+	cmp	ebx, 6
+	jne	null
+
+place:
 	mov	edi, 3
 	xor	esi, esi
 streams:
@@ -107,7 +164,7 @@ capability:
 	test	rax, rax
 	js	failed
 
-	cmp	qword ptr [rip+restricted], 0
+	cmp	byte ptr [rip+restricted], 0
 	je	free
 	mov	edi, 7
 	xor	esi, esi
@@ -148,6 +205,18 @@ failed:
 	mov	eax, 231		# exit_group
 	syscall
 
+devices:
+	.asciz	"/dev/null"
+	.asciz	"/dev/zero"
+	.asciz	"/dev/full"
+	.asciz	"/dev/random"
+	.asciz	"/dev/urandom"
+	.asciz	"/dev/tty"
+	.byte	0
+	.balign	8
+readonly:
+	.quad	1, 0, 0, 0		# struct mount_attr: MOUNT_ATTR_RDONLY
 	.balign	8
 restricted:
+	.equ	sealed, restricted+1
 	.equ	filter, restricted+8

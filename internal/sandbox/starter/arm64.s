@@ -5,6 +5,59 @@
 	add	x21, x20, x19, lsl 3
 	add	x21, x21, 8		// environment
 
+	adr	x0, sealed
+	ldrb	w0, [x0]
+	cbz	w0, place
+
+	adr	x23, devices
+device:
+	mov	x0, -100		// AT_FDCWD
+	mov	x1, x23
+	mov	x2, 0
+	adr	x3, readonly
+	mov	x4, 32
+	mov	x8, 442			// mount_setattr
+	svc	0
+	tbnz	x0, 63, failed
+skip:
+	ldrb	w0, [x23], 1
+	cbnz	w0, skip
+	ldrb	w0, [x23]
+	cbnz	w0, device
+
+	sub	sp, sp, 128		// struct stat
+	mov	x22, 3
+null:
+	mov	x0, x22
+	mov	x1, sp
+	mov	x8, 80			// fstat
+	svc	0
+	tbnz	x0, 63, failed
+	ldr	w0, [sp, 16]		// st_mode
+	and	w0, w0, 0xf000		// S_IFMT
+	cmp	w0, 0x2000		// S_IFCHR
+	bne	kept
+	ldr	x0, [sp, 32]		// st_rdev
+	cmp	x0, 0x103
+	bne	kept
+	mov	x0, -100
+	adr	x1, devices
+	mov	x2, 2			// O_RDWR
+	mov	x3, 0
+	mov	x8, 56			// openat
+	svc	0
+	tbnz	x0, 63, failed
+	mov	x1, x22
+	mov	x2, 0
+	mov	x8, 24			// dup3
+	svc	0
+	tbnz	x0, 63, failed
+kept:
+	add	x22, x22, 1
+	cmp	x22, 6
+	bne	null
+
+place:
 	mov	x22, 0
 streams:
 	add	x0, x22, 3
@@ -92,8 +145,8 @@ capability:
 	tbnz	x0, 63, failed
 
 	adr	x0, restricted
-	ldr	x0, [x0]
-	cbz	x0, free
+	ldrb	w0, [x0]
+	cbz	w0, free
 	mov	x0, 7
 	mov	x1, 0
 	mov	x8, 446			// landlock_restrict_self
@@ -132,6 +185,18 @@ failed:
 	mov	x8, 94			// exit_group
 	svc	0
 
+devices:
+	.asciz	"/dev/null"
+	.asciz	"/dev/zero"
+	.asciz	"/dev/full"
+	.asciz	"/dev/random"
+	.asciz	"/dev/urandom"
+	.asciz	"/dev/tty"
+	.byte	0
+	.balign	8
+readonly:
+	.quad	1, 0, 0, 0		// struct mount_attr: MOUNT_ATTR_RDONLY
 	.balign	8
 restricted:
+	.equ	sealed, restricted+1
 	.equ	filter, restricted+8
