@@ -13,6 +13,9 @@
 // content of any size and go on where a lost connection left them; [Client.Push]
 // and [Client.Pull] copy files and directories there and back.
 //
+// [Client.WithSandbox] confines what is run and done; [Sandbox] writes the policies
+// that most want.
+//
 // Everything else the server offers is reached through the generated stubs, see
 // [Client.Processes], [Client.Sessions] and [Client.Files]; [FromRPC] restores the
 // typed errors of their calls.
@@ -31,6 +34,7 @@ type Client struct {
 	processes execwirev1.ProcessServiceClient
 	sessions  execwirev1.SessionServiceClient
 	files     execwirev1.FileSystemServiceClient
+	channel   grpc.ClientConnInterface // of the stubs
 	// conn is what Close closes; nil when the channel belongs to the caller.
 	conn io.Closer
 }
@@ -39,6 +43,7 @@ type Client struct {
 // close it. It never blocks.
 func New(conn grpc.ClientConnInterface) *Client {
 	return &Client{
+		channel:   conn,
 		processes: execwirev1.NewProcessServiceClient(conn),
 		sessions:  execwirev1.NewSessionServiceClient(conn),
 		files:     execwirev1.NewFileSystemServiceClient(conn),

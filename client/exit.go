@@ -28,6 +28,9 @@ type Exit struct {
 	// DroppedBytes is exactly how much of that was not received; see
 	// RunOptions.OnGap.
 	DroppedBytes uint64
+	// SandboxDenied tells that the process was confined and seems to have failed for
+	// want of what its sandbox denies it.
+	SandboxDenied bool
 	// Resumed is how often the connection was lost and the process taken up
 	// again.
 	Resumed int
@@ -53,5 +56,7 @@ func newExit(record *execwirev1.ExitRecord) Exit {
 		Cause:    record.GetCause(),
 		WallTime: record.GetWallTime().AsDuration(),
 		Usage:    record.GetUsage(),
+
+		SandboxDenied: record.GetSandboxDenied(),
 	}
 }

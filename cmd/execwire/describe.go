@@ -15,18 +15,19 @@ import (
 
 // processObject is a process as --json prints it.
 type processObject struct {
-	ID                string      `json:"id"`
-	Session           string      `json:"session"`
-	State             string      `json:"state"`
-	PID               int32       `json:"pid"`
-	Argv              []string    `json:"argv"`
-	WorkingDirectory  string      `json:"working_directory"`
-	Terminal          bool        `json:"terminal"`
-	StartTime         time.Time   `json:"start_time"`
-	LastSeq           uint64      `json:"last_seq"`
-	FirstAvailableSeq uint64      `json:"first_available_seq"`
-	Owned             bool        `json:"owned"`
-	Exit              *exitObject `json:"exit,omitempty"`
+	ID                string         `json:"id"`
+	Session           string         `json:"session"`
+	State             string         `json:"state"`
+	PID               int32          `json:"pid"`
+	Argv              []string       `json:"argv"`
+	WorkingDirectory  string         `json:"working_directory"`
+	Terminal          bool           `json:"terminal"`
+	StartTime         time.Time      `json:"start_time"`
+	LastSeq           uint64         `json:"last_seq"`
+	FirstAvailableSeq uint64         `json:"first_available_seq"`
+	Owned             bool           `json:"owned"`
+	Sandbox           *sandboxObject `json:"sandbox,omitempty"`
+	Exit              *exitObject    `json:"exit,omitempty"`
 }
 
 // exitObject is the end of a process as --json prints it: ExitCode or Signal is
@@ -37,6 +38,30 @@ type exitObject struct {
 	Cause       string    `json:"cause"`
 	ExitTime    time.Time `json:"exit_time"`
 	WallSeconds float64   `json:"wall_seconds"`
+	// SandboxDenied is there if it is true.
+	SandboxDenied bool `json:"sandbox_denied,omitempty"`
+}
+
+// sandboxObject is what is enforced on a process as --json prints it.
+type sandboxObject struct {
+	Backend         string `json:"backend"`
+	Network         string `json:"network"`
+	RestrictsFiles  bool   `json:"restricts_files"`
+	HidesProcesses  bool   `json:"hides_processes"`
+	FreezesMetadata bool   `json:"freezes_metadata"`
+}
+
+func describeSandbox(report *execwirev1.SandboxReport) *sandboxObject {
+	if report == nil {
+		return nil
+	}
+	return &sandboxObject{
+		Backend:         enumWord(report.GetBackend(), "SANDBOX_BACKEND_"),
+		Network:         enumWord(report.GetNetwork(), "NETWORK_ACCESS_"),
+		RestrictsFiles:  report.GetRestrictsFiles(),
+		HidesProcesses:  report.GetHidesProcesses(),
+		FreezesMetadata: report.GetFreezesMetadata(),
+	}
 }
 
 func describeProcess(p *execwirev1.Process) processObject {
@@ -52,6 +77,7 @@ func describeProcess(p *execwirev1.Process) processObject {
 		LastSeq:           p.GetLastSeq(),
 		FirstAvailableSeq: p.GetFirstAvailableSeq(),
 		Owned:             p.GetOwned(),
+		Sandbox:           describeSandbox(p.GetSandbox()),
 		Exit:              describeExit(p.GetExit()),
 	}
 }
@@ -64,6 +90,8 @@ func describeExit(exit *execwirev1.ExitRecord) *exitObject {
 		Cause:       enumWord(exit.GetCause(), "EXIT_CAUSE_"),
 		ExitTime:    exit.GetExitTime().AsTime(),
 		WallSeconds: exit.GetWallTime().AsDuration().Seconds(),
+
+		SandboxDenied: exit.GetSandboxDenied(),
 	}
 	switch status := exit.GetStatus().(type) {
 	case *execwirev1.ExitRecord_ExitCode:
@@ -117,6 +145,9 @@ func exitWord(exit *execwirev1.ExitRecord) string {
 	}
 	if cause := exit.GetCause(); cause != execwirev1.ExitCause_EXIT_CAUSE_EXITED && object.Cause != word {
 		word += " (" + strings.ReplaceAll(object.Cause, "_", " ") + ")"
+	}
+	if object.SandboxDenied {
+		word += " (sandbox denied)"
 	}
 	return word
 }

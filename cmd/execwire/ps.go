@@ -27,10 +27,13 @@ that have, as long as the server remembers them. At a terminal it is a table;
 elsewhere the fields have a tab between them.
 
 EXIT is the exit code, or the signal that killed the process, and the cause if
-that was not its own doing. With --json every process is an object on a line of
+that was not its own doing, or its sandbox seems to have denied it something. With --json every process is an object on a line of
 its own, with id, session, state (starting, running, exited or closed), pid, argv,
-working_directory, terminal, start_time, last_seq, first_available_seq, owned, and,
-once it is known, exit: exit_code or signal, cause, exit_time and wall_seconds.`,
+working_directory, terminal, start_time, last_seq, first_available_seq, owned, of one
+in a sandbox also sandbox: backend (bubblewrap or landlock), network (restricted or
+enabled), restricts_files, hides_processes and freezes_metadata; and, once it is
+known, exit: exit_code or signal, cause, exit_time, wall_seconds and, if so,
+sandbox_denied.`,
 		Example: `  execwire ps
   execwire ps -a --json | jq -r 'select(.exit.exit_code != 0).id'
   execwire kill $(execwire ps -q)`,

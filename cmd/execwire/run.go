@@ -26,6 +26,7 @@ type runFlags struct {
 	limits               []string
 	detach, json         bool
 	leaveDescendants     bool
+	confine              sandboxFlags
 }
 
 func newRunCommand(std streams) *cobra.Command {
@@ -56,6 +57,14 @@ that: none, core, or all, which of a remote server leaves out names that look li
 secrets (*KEY*, *SECRET*, *TOKEN*). With -t TERM is passed on. --env-file and then
 --env are laid over it.
 
+Sandbox: with --sandbox the kernel keeps the process, and all that it starts, from
+whatever it is not allowed, or it is not started. read-only lets it read everything and write
+nothing; workspace-write lets it write to its directory, to each --writable, to
+TMPDIR and to /tmp, but not to .git, .agents and .codex in them. Both keep it from the network, unless
+--network is there. A file has a SandboxPolicy of the contract, as JSON of
+protobuf. A server may require a sandbox of everything, which a request can only
+narrow. See: execwire doctor.
+
 Signals: SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; a third SIGINT within
 three seconds kills the process, a fourth gives up on it. With -t and -i at a
 terminal the keys go to the process instead. Ctrl-Z (SIGTSTP) stops this program
@@ -75,6 +84,7 @@ Exit codes of run itself:
   execwire run --timeout 30s --env CI=1 -- sh -c 'echo "$CI"'
   execwire run --no-output-timeout 1m --limit open-files=100 -- ./download
   echo hello | execwire run -i -- tr a-z A-Z
+  execwire run --sandbox workspace-write --writable ~/.cache -- make test
   execwire run --server unix:///run/user/1000/execwire.sock -ti -- bash
   id=$(execwire run --server grpc://127.0.0.1:7420 --detach -- make test)`,
 		Args: func(command *cobra.Command, arguments []string) error {
@@ -114,6 +124,11 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.Int32Var(&flags.nice, "nice", 0, "add `N` to the process's nice value: 1 to 39 for less processor time")
 	f.StringArrayVar(&flags.limits, "limit", nil,
 		"limit a resource: `NAME=SOFT[:HARD]`, e.g. open-files=100, file-bytes=64MiB, cpu-seconds=10:20; may be repeated")
+	f.StringVar(&flags.confine.sandbox, "sandbox", "",
+		"confine the process: `POLICY` is read-only, workspace-write, or a file with a policy")
+	f.StringArrayVar(&flags.confine.writable, "writable", nil,
+		"with --sandbox workspace-write: a `directory` that it may write to, too; may be repeated")
+	f.BoolVar(&flags.confine.network, "network", false, "with --sandbox: let the process reach the network")
 	f.BoolVar(&flags.detach, "detach", false, "print the id of the process and leave it to the server")
 	f.BoolVar(&flags.leaveDescendants, "leave-descendants", false,
 		"leave daemons that the process started alone when it is over; they end with the server")
@@ -163,5 +178,5 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if err != nil {
 		return explainRun(err, flags)
 	}
-	return explainExit(exit)
+	return explainDenied(explainExit(exit), exit, std)
 }

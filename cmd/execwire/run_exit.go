@@ -51,6 +51,8 @@ func explainReason(err error, flags runFlags) error {
 		return &exitError{code: codeFailed, err: err, hint: hint}
 	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:
 		return &exitError{code: codeFailed, err: err, hint: "choose another --id, or leave it out"}
+	case execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE:
+		return &exitError{code: codeFailed, err: err, hint: "the process was not started; find out what works with: execwire doctor"}
 	case execwirev1.ErrorReason_ERROR_REASON_DRAINING:
 		return &exitError{code: codeFailed, err: err, hint: "try again when the server was started again"}
 	default:

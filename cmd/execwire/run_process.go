@@ -29,6 +29,10 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 	if err != nil {
 		return nil, err
 	}
+	sandbox, err := buildSandbox(flags.confine, directory)
+	if err != nil {
+		return nil, err
+	}
 	return &execwirev1.StartProcessRequest{
 		SessionId: flags.session,
 		ProcessId: flags.id,
@@ -38,6 +42,7 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 				WorkingDirectory:  directory,
 				Env:               env,
 				EnvironmentPolicy: policy,
+				Sandbox:           sandbox,
 			}}},
 		Io:     buildIo(flags, std),
 		Limits: limits,

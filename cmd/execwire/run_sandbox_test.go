@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// outsideTmp is a directory that no sandbox makes writable on its own, by its real path.
+func outsideTmp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "execwire-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// What the flags grant is what the process can do, by what it leaves on the disk.
+func TestRunInASandbox(t *testing.T) {
+	const attempts = `for f in here/f here/.git/f more/f other/f; do echo x >"$1/$f" && echo "$f"; done 2>/dev/null; cat "$1/readable"`
+	for name, test := range map[string]struct {
+		flags []string
+		wrote string
+	}{
+		"none":               {nil, "here/f here/.git/f more/f other/f"},
+		"read-only":          {[]string{"--sandbox", "read-only"}, ""},
+		"workspace-write":    {[]string{"--sandbox", "workspace-write"}, "here/f"},
+		"with --writable":    {[]string{"--sandbox", "workspace-write", "--writable", "DIR/more"}, "here/f more/f"},
+		"a relative one":     {[]string{"--sandbox", "workspace-write", "--writable", "../more"}, "here/f more/f"},
+		"with a file":        {[]string{"--sandbox", "DIR/policy.json"}, "more/f"},
+		"a file of nothing":  {[]string{"--sandbox", "DIR/disabled.json"}, "here/f here/.git/f more/f other/f"},
+		"with the network":   {[]string{"--sandbox", "read-only", "--network"}, ""},
+		"both and read-only": {[]string{"--sandbox", "workspace-write", "--network"}, "here/f"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := outsideTmp(t)
+			err := errors.Join(os.MkdirAll(dir+"/here/.git", 0o755), os.Mkdir(dir+"/more", 0o755), os.Mkdir(dir+"/other", 0o755),
+				os.WriteFile(dir+"/readable", []byte("is read\n"), 0o644),
+				os.WriteFile(dir+"/disabled.json", []byte(`{"disabled":{}}`), 0o644),
+				os.WriteFile(dir+"/policy.json", []byte(`{"managed":{"fileSystem":{"restricted":{"entries":[
+					{"special":{"kind":"SPECIAL_PATH_KIND_ROOT"},"access":"SANDBOX_ACCESS_READ"},
+					{"path":"`+dir+`/more","access":"SANDBOX_ACCESS_WRITE"}]}}}}`), 0o644))
+			if err != nil {
+				t.Fatal(err)
+			}
+			arguments := []string{"run"}
+			for _, flag := range test.flags {
+				arguments = append(arguments, strings.ReplaceAll(flag, "DIR", dir))
+			}
+			c := command(t, append(arguments, "--", "sh", "-c", attempts, "sh", dir)...)
+			c.Dir = dir + "/here"
+			got := runCommand(t, c)
+			said := strings.Join(append(strings.Fields(test.wrote), "is read"), "\n") + "\n"
+			if got.code != 0 || got.out != said || got.errOut != "" {
+				t.Errorf("exit code %d, said %q and %q, want %q", got.code, got.out, got.errOut, said)
+			}
+			for _, file := range []string{"here/f", "here/.git/f", "more/f", "other/f"} {
+				_, err := os.Stat(filepath.Join(dir, file))
+				if wrote := strings.Contains(" "+test.wrote+" ", " "+file+" "); wrote != (err == nil) {
+					t.Errorf("%s: %v, want it written: %v", file, err, wrote)
+				}
+			}
+		})
+	}
+}
+
+// What cannot be enforced is not run.
+func TestRunRefusesWhatItCannotConfine(t *testing.T) {
+	dir := outsideTmp(t)
+	fake := filepath.Join(dir, "bwrap")
+	if err := os.WriteFile(fake, []byte("#!/bin/sh\nshift 3; exec \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, variables := range map[string][]string{
+		"switched off":                    {"EXECWIRE_SANDBOX_BACKENDS=off"},
+		"no bwrap":                        {"EXECWIRE_SANDBOX_BACKENDS=bubblewrap", "EXECWIRE_BUBBLEWRAP=" + dir + "/nothing"},
+		"no bwrap in PATH":                {"EXECWIRE_SANDBOX_BACKENDS=bubblewrap", "PATH=" + dir + "/nowhere"},
+		"a bwrap that confines nothing":   {"EXECWIRE_SANDBOX_BACKENDS=bubblewrap", "EXECWIRE_BUBBLEWRAP=" + fake},
+		"Landlock cannot protect what is": {"EXECWIRE_SANDBOX_BACKENDS=landlock"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := command(t, "run", "--sandbox", "workspace-write", "--", "/bin/sh", "-c", "echo ran; : >ran")
+			c.Dir = outsideTmp(t)
+			if err := os.Mkdir(c.Dir+"/.git", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			c.Env = append(c.Env, variables...)
+			got := runCommand(t, c)
+			if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "nothing on this machine can enforce the policy") ||
+				!strings.Contains(got.errOut, "execwire doctor") {
+				t.Errorf("exit code %d, said %q and %q", got.code, got.out, got.errOut)
+			}
+			if _, err := os.Stat(c.Dir + "/ran"); err == nil {
+				t.Error("it ran")
+			}
+		})
+	}
+}
+
+// In a pipe nothing is said beside the process.
+func TestADenialIsQuietInAPipe(t *testing.T) {
+	c := command(t, "run", "--sandbox", "read-only", "--", "sh", "-c", "echo x >f")
+	c.Dir = outsideTmp(t)
+	got := runCommand(t, c)
+	if got.code == 0 || strings.Contains(got.errOut, "execwire:") || !strings.Contains(strings.ToLower(got.errOut), "read-only file system") {
+		t.Errorf("exit code %d, said %q", got.code, got.errOut)
+	}
+}
