@@ -27,7 +27,10 @@ func (p *Process) Signal(sig syscall.Signal, target Target) error {
 	}
 	switch target {
 	case TargetGroup:
-		return p.signalGroup(sig)
+		if err := p.signalGroup(sig); err != nil || !p.isStoodFor() {
+			return err
+		}
+		return p.signalProgramsGroup(sig)
 	case TargetProcess:
 		return p.signalLeader(sig)
 	case TargetForeground:
@@ -39,6 +42,9 @@ func (p *Process) Signal(sig syscall.Signal, target Target) error {
 func (p *Process) signalLeader(sig syscall.Signal) error {
 	if _, exited := p.Exit(); exited {
 		return errAlreadyExited()
+	}
+	if p.isStoodFor() {
+		return p.signalProgram(sig)
 	}
 	return p.sendPidfd(sig, 0)
 }
