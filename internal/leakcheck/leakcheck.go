@@ -24,9 +24,10 @@ type Runner interface{ Run() int }
 
 // Main runs the tests of a package and ends the program: with the tests' own exit code if they failed, with 1 and a
 // listing on standard error if they passed and left something behind, with 0 otherwise. It never returns. For the
-// length of the run TMPDIR is a fresh directory that has to be empty at the end,
-// and programs that tests start do not ignore the signals of a terminal, even if
-// the run itself was started by nohup or in the background of a script.
+// length of the run TMPDIR is a fresh directory that has to be empty at the end.
+// Programs that tests start do not ignore the signals of a terminal, even if the
+// run itself was started by nohup or in the background of a script, and exit at
+// once though they be built with the race detector.
 func Main(m Runner) { os.Exit(run(m)) }
 
 func run(m Runner) int {
@@ -37,6 +38,10 @@ func run(m Runner) int {
 	}
 	defer os.RemoveAll(temp)
 	heedSignals()
+	if err := exitPromptly(); err != nil {
+		fmt.Fprintln(os.Stderr, "leakcheck: failed to set the environment:", err)
+		return 1
+	}
 	before := takeSnapshot()
 	if code := m.Run(); code != 0 {
 		return code // a failed test leaves things behind: listing them would hide the failure
@@ -58,6 +63,13 @@ func heedSignals() {
 			signal.Notify(dropped, sig)
 		}
 	}
+}
+
+// exitPromptly spares the programs that tests start the second for which the race
+// detector waits at each exit for races of other goroutines. Who gives a program
+// an environment of its own sets the variable there.
+func exitPromptly() error {
+	return os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 }
 
 // Check fails t if, when t and its other cleanups are over, there are goroutines, descriptors or children that were

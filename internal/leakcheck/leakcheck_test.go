@@ -49,6 +49,16 @@ var leaks = map[string]func() int{
 		}
 		return 0
 	},
+	"options of the race detector": func() int { // of its children
+		out, err := exec.Command("/bin/sh", "-c", `printf %s "$GORACE"`).Output()
+		if err != nil {
+			return 4
+		}
+		if string(out) != "halt_on_error=1 atexit_sleep_ms=0" {
+			return 5
+		}
+		return 0
+	},
 	"failure": func() int {
 		go func() { select {} }()
 		return 3
@@ -137,6 +147,14 @@ func TestMainHeedsSignalsThatWereIgnored(t *testing.T) {
 	cmd.Env = append(os.Environ(), leakEnv+"=ignored signals")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("a child of a test that was started to ignore signals ignores them: %v: %s", err, out)
+	}
+}
+
+func TestMainKeepsOptionsOfTheRaceDetector(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), leakEnv+"=options of the race detector", "GORACE=halt_on_error=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("a child of a test has other options: %v: %s", err, out)
 	}
 }
 

@@ -58,7 +58,9 @@ func newFixture(t *testing.T, cfg session.Config) *fixture {
 	return &fixture{Session: s, registry: registry, ctx: ctx}
 }
 
-func spec(argv ...string) process.Spec { return process.Spec{Argv: argv, Cwd: "/", PipeStdin: true} }
+func spec(argv ...string) process.Spec {
+	return process.Spec{Argv: argv, Cwd: "/", Env: []string{testproc.PromptExit}, PipeStdin: true}
+}
 
 func (f *fixture) start(t *testing.T, id string, argv ...string) *session.Process {
 	t.Helper()

@@ -69,7 +69,7 @@ func newFaultTest(t *testing.T, writes int64) *faultTest {
 	ft.file.writes.Store(writes)
 	ft.file.reads.Store(1 << 40)
 	ft.session.spool.file = ft.file
-	ft.process, _, err = ft.session.Start(ctx, "p", Digest{}, process.Spec{Argv: testproc.Argv("flood", "-bytes", "1048576"), Cwd: "/",
+	ft.process, _, err = ft.session.Start(ctx, "p", Digest{}, process.Spec{Argv: testproc.Argv("flood", "-bytes", "1048576"), Cwd: "/", Env: []string{testproc.PromptExit},
 		Output: eventlog.Limits{RetainedBytes: 128 << 10, WindowBytes: 64 << 10}})
 	if err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ func init() {
 
 // hostile -report FILE [-hold] [-flood] [-leave] [-chain TIME] [-cgroup DIRECTORY] WAY... starts a descendant for each
 // way in which one can try to survive. It says "ready" when they are in place, and waits; with -flood it writes zeros
-// without end, with -leave it exits with code 3. All of them ignore SIGTERM, SIGINT and SIGHUP, have no environment,
-// and write themselves into FILE: see [ReadHostile]. With -hold they hold stdout and stderr. The ways:
+// without end, with -leave it exits with code 3. All of them ignore SIGTERM, SIGINT and SIGHUP, know nothing of the
+// environment, and write themselves into FILE: see [ReadHostile]. With -hold they hold stdout and stderr. The ways:
 //
 //   - child: stays where it is
 //   - stopped: stops itself
@@ -103,7 +103,7 @@ func (h hostileArgs) start(way string, stage int, setsid bool) error {
 	}
 	argv := Argv("hostile-descendant", append(args, way, strconv.Itoa(stage), strconv.Itoa(os.Getpid()))...)
 	child := exec.Command(argv[0], argv[1:]...)
-	child.Env = []string{}
+	child.Env = []string{PromptExit}
 	if h.hold {
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	}

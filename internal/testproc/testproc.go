@@ -10,6 +10,10 @@ import (
 // marker is the argument that turns a test binary into a program of this package.
 const marker = "execwire-testproc"
 
+// PromptExit is for the environment of a program that gets nothing of the test's: with the race detector it would wait
+// for a second before it exits.
+const PromptExit = "GORACE=atexit_sleep_ms=0"
+
 // Program is one program: it gets the arguments after its name and returns the exit code.
 type Program func(args []string) int
 
