@@ -15,7 +15,8 @@ import (
 // each kind of listener.
 func everywhere(t *testing.T, test func(t *testing.T, run func(arguments ...string) *exec.Cmd)) {
 	socket := "unix://" + filepath.Join(t.TempDir(), "socket")
-	s := startServer(t, "grpc://127.0.0.1:0", socket)
+	// What a test leaves running ends with it.
+	s := startServerWith(t, []string{"EXECWIRE_SHUTDOWN_GRACE_PERIOD=0s"}, "grpc://127.0.0.1:0", socket)
 	for name, url := range map[string]string{"in process": "", "tcp": s.urls[0], "unix": s.urls[1]} {
 		t.Run(name, func(t *testing.T) {
 			test(t, func(arguments ...string) *exec.Cmd {
