@@ -39,12 +39,20 @@ func searched(t testing.TB, expression string, text []byte, cuts func(left int) 
 // everyCut are ways in which output may be cut into events. What is cut small is so only at the end, where the matches
 // are: each event has all that is kept searched again.
 var everyCut = map[string]func(int) int{
-	"a byte":   func(left int) int { return max(1, left-300) },
-	"7 bytes":  func(left int) int { return max(7, left-2000) },
+	"a byte":   func(left int) int { return max(1, left-smallCuts()) },
+	"7 bytes":  func(left int) int { return max(7, left-7*smallCuts()) },
 	"997":      func(int) int { return 997 },
 	"a chunk":  func(int) int { return eventlog.MaxChunkBytes },
 	"anyhow":   func(int) int { return 1 + rand.IntN(1000) },
 	"the rest": func(left int) int { return left },
+}
+
+// smallCuts is how often output is cut small: in the short tests around what matches and a line before it.
+func smallCuts() int {
+	if testing.Short() {
+		return 60
+	}
+	return 300
 }
 
 func TestPatternIsFoundHoweverOutputIsCut(t *testing.T) {
