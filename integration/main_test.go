@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
@@ -24,6 +25,7 @@ const patience = 2 * time.Minute
 var execwire string
 
 func TestMain(m *testing.M) {
+	sandbox.Main()
 	testproc.Main()
 	leakcheck.Main(withCommand{m})
 }
