@@ -34,6 +34,7 @@ type Client struct {
 	processes execwirev1.ProcessServiceClient
 	sessions  execwirev1.SessionServiceClient
 	files     execwirev1.FileSystemServiceClient
+	environ   execwirev1.EnvironmentServiceClient
 	channel   grpc.ClientConnInterface // of the stubs
 	// conn is what Close closes; nil when the channel belongs to the caller.
 	conn io.Closer
@@ -47,6 +48,7 @@ func New(conn grpc.ClientConnInterface) *Client {
 		processes: execwirev1.NewProcessServiceClient(conn),
 		sessions:  execwirev1.NewSessionServiceClient(conn),
 		files:     execwirev1.NewFileSystemServiceClient(conn),
+		environ:   execwirev1.NewEnvironmentServiceClient(conn),
 	}
 }
 
@@ -71,3 +73,8 @@ func (c *Client) Sessions() execwirev1.SessionServiceClient { return c.sessions 
 // Files returns the generated stub of the file system service. Its errors are
 // those of Processes.
 func (c *Client) Files() execwirev1.FileSystemServiceClient { return c.files }
+
+// Environment returns the generated stub of the environment service, which tells
+// what machine and what server this is, and what sandboxes work there. Its errors
+// are those of Processes.
+func (c *Client) Environment() execwirev1.EnvironmentServiceClient { return c.environ }

@@ -143,6 +143,8 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"read-only to write":  {[]string{"run", "--sandbox", "read-only", "--writable", "/x", "true"}, 2, []string{"--writable is not for"}},
 		"a file and more":     {[]string{"run", "--sandbox", "/etc/passwd", "--network", "true"}, 2, []string{"not for a file"}},
 		"no policy":           {[]string{"run", "--sandbox", "/etc/passwd", "true"}, 2, []string{"/etc/passwd is no SandboxPolicy"}},
+		"require what":        {[]string{"doctor", "--require", "luck"}, 2, []string{`"luck"`, "use one of sandbox, bubblewrap"}},
+		"doctor of nobody":    {[]string{"doctor", "--server", "unix://" + missing}, 125, []string{"cannot reach", "execwire serve"}},
 		"no program":          {[]string{"run"}, 2, []string{"name a program", "execwire run --help"}},
 		"unknown flag":        {[]string{"run", "--bogus", "true"}, 2, []string{"--bogus", "execwire run --help"}},
 		"bad inherit":         {[]string{"run", "--env-inherit", "some", "true"}, 2, []string{"none, core or all"}},

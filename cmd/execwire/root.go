@@ -129,7 +129,7 @@ also when the connection is.`,
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
 		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
-		newSessionsCommand(std), newGatewayCommand(std), newVersionCommand())
+		newSessionsCommand(std), newGatewayCommand(std), newDoctorCommand(std), newVersionCommand())
 	return root
 }
 
