@@ -210,7 +210,7 @@ func (s *Server) fromProcess(err *process.Error) error {
 	var details []protoadapt.MessageV1
 	metadata := map[string]string{}
 	if err.Subject != "" {
-		metadata["subject"] = err.Subject
+		metadata["subject"] = valid(err.Subject)
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err.Err); ok {
 		metadata["errno"] = unix.ErrnoName(errno)
@@ -229,7 +229,7 @@ func (s *Server) fromProcess(err *process.Error) error {
 	case process.ShuttingDown:
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)})
 	}
-	return failure(t.code, t.reason, metadata, err.Error(), details...)
+	return failure(t.code, t.reason, metadata, valid(err.Error()), details...)
 }
 
 func fromSession(err *session.Error) error {

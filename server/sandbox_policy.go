@@ -118,14 +118,27 @@ var policyMembers = map[string]string{
 	"glob_scan_max_depth": ".managed.file_system.restricted.glob_scan_max_depth",
 }
 
+// sandboxErrors translates the kinds of package sandbox; a test proves it complete.
+var sandboxErrors = map[sandbox.Kind]translation{
+	sandbox.InvalidPolicy: {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	sandbox.UnsafeLink:    {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_PATH_UNSAFE},
+	sandbox.TooManyPlaces: {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE},
+	sandbox.Unavailable:   {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE},
+	sandbox.NotStarted:    {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED},
+	sandbox.NoDirectory:   {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED},
+	sandbox.NotExecuted:   {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED},
+	sandbox.Failed:        {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED},
+}
+
 // fromSandbox translates an error of package sandbox about the policy in a field of
 // the request.
 func fromSandbox(field string, err *sandbox.Error) error {
 	metadata := map[string]string{}
 	details := []protoadapt.MessageV1{}
-	if err.Path != "" {
-		metadata["path"] = err.Path
-		details = append(details, &errdetails.ResourceInfo{ResourceType: "path", ResourceName: err.Path, Description: err.Err.Error()})
+	problem := valid(err.Err.Error()) // paths that a glob found can have any bytes
+	if path := valid(err.Path); path != "" {
+		metadata["path"] = path
+		details = append(details, &errdetails.ResourceInfo{ResourceType: "path", ResourceName: path, Description: problem})
 	}
 	member, rest := err.Member, ""
 	if i := strings.IndexAny(member, "[."); i >= 0 {
@@ -134,21 +147,14 @@ func fromSandbox(field string, err *sandbox.Error) error {
 	if name := policyMembers[member]; name != "" {
 		metadata["field"] = field + name + strings.Replace(rest, "].sub_path", "].special.sub_path", 1)
 		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
-			{Field: metadata["field"], Description: err.Err.Error()}}})
+			{Field: metadata["field"], Description: problem}}})
 	}
-	code, reason := codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL
-	switch err.Kind {
-	case sandbox.InvalidPolicy:
-		code, reason = codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD
-	case sandbox.UnsafeLink:
-		code, reason = codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_PATH_UNSAFE
-	case sandbox.TooManyPlaces:
-		code, reason = codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE
+	if err.Kind == sandbox.TooManyPlaces {
 		metadata["limit"] = strconv.Itoa(err.Limit)
-	case sandbox.Unavailable:
-		code, reason = codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE
-	case sandbox.NotStarted, sandbox.NoDirectory, sandbox.NotExecuted, sandbox.Failed:
-		code, reason = codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED
 	}
-	return failure(code, reason, metadata, err.Error(), details...)
+	t, ok := sandboxErrors[err.Kind]
+	if !ok {
+		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
+	}
+	return failure(t.code, t.reason, metadata, valid(err.Error()), details...)
 }
