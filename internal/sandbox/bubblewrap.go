@@ -94,8 +94,15 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	if err := l.listen(); err != nil {
 		return Program{}, failed(NotStarted, "", "there are no descriptors for the sandbox", err)
 	}
-	files[2] = l.messagesEnd
+	// What bubblewrap has open, programs can open too, by /proc/1/fd: nothing of outside.
+	files[0], files[1], files[2] = l.messagesEnd, l.messagesEnd, l.messagesEnd
 	a := arguments{files: files, launch: l}
+	// Bubblewrap's own process inside belongs to the same user, who may write into its memory: it needs the filter too.
+	filter, err := b.starters.early(b.kind)
+	if err != nil {
+		return Program{}, failed(NotStarted, "", "there is no filter", err)
+	}
+	a.add("--seccomp", a.give(filter))
 	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
 	if b.kind.sealed {
 		a.add("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP") // for the starter, which drops them

@@ -9,7 +9,7 @@
 //
 // The program gets no new privileges (set-user-id bits mean nothing), no capabilities (also of root), none of this
 // process's descriptors, and a seccomp filter that refuses ptrace, the memory of other processes, io_uring, mounts,
-// namespaces, keys, BPF and putting input into a terminal. If the network is restricted it also refuses sockets of
+// namespaces, keys, BPF, the kernel's log and putting input into a terminal. If the network is restricted it also refuses sockets of
 // every family, and connect, bind, listen, accept and addressed sends; stream socket pairs stay. The filter is loaded,
 // and signals are unblocked, by a starter of a few hundred bytes that every confined program begins as: see starter.go.
 //
@@ -21,7 +21,9 @@
 // processes have every signal blocked, so that they end with the program and not before it; they are in its process
 // group. If this process is root, /proc and the mounts of devices are read-only inside: to the kernel root is root, also
 // in a namespace, and may write system settings and change the modes of devices; and a stream that is /dev/null becomes
-// that of inside. Root's programs without a network share one namespace that has none. Whoever is told of bubblewrap's end is told 128+n where the program was ended by signal n.
+// that of inside. Root's programs without a network share one namespace that has none. Bubblewrap's process inside has
+// the filter too, since the program may write into its memory. Whoever is told of bubblewrap's end is told 128+n where
+// the program was ended by signal n.
 //
 // # Landlock
 //
@@ -35,8 +37,8 @@
 //
 // # What no backend does
 //
-// With the network enabled a program reaches what listens on this machine: sockets with a path that it may see, and
-// ports of the loopback. Those must authenticate, this program's own among them. If this process is root, what it makes
+// With the network enabled a program reaches what listens on this machine: sockets with a path that it may see, ports
+// of the loopback and, in bubblewrap, abstract sockets. Those must authenticate, this program's own among them. If this process is root, what it makes
 // in a writable place is root's outside too, with the set-user-id bit if it has set it. Nothing limits memory or processor
 // time. A place that is denied where the program cannot write anyway, and that did not exist at the start, is seen when
 // somebody else makes it.

@@ -1,10 +1,12 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +15,7 @@ import (
 )
 
 var processAttempts = map[string]attempt{
+	"use another's memory": {make: useOther},
 	"read environment":     {make: func(s stage) error { return wants(os.ReadFile(s.proc("environ"))) }},
 	"read memory":          {make: readMemory},
 	"read maps":            {make: func(s stage) error { _, err := os.ReadFile(s.proc("maps")); return err }},
@@ -52,6 +55,13 @@ var processAttempts = map[string]attempt{
 		var params [120]byte
 		return system(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)))
 	}},
+	"read the kernel's log": {root: true, make: func(stage) error {
+		_, err := unix.Klogctl(unix.SYSLOG_ACTION_SIZE_BUFFER, nil)
+		return err
+	}},
+	"change line discipline": {make: func(stage) error {
+		return unix.IoctlSetPointerInt(0, unix.TIOCSETD, 0)
+	}},
 	"use keys": {make: func(stage) error {
 		_, err := unix.AddKey("user", "execwire", []byte("x"), unix.KEY_SPEC_PROCESS_KEYRING)
 		return err
@@ -69,6 +79,25 @@ func readMemory(s stage) error {
 		_, err := unix.Pread(fd, content, int64(s.Secret))
 		return wants(content, err)
 	})
+}
+
+// useOther looks for a process of which the memory can be written, and that no filter is loaded in.
+func useOther(stage) error {
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, entry := range all {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == os.Getpid() || reading2("/proc/"+entry.Name()+"/mem", unix.O_RDWR) != nil {
+			continue
+		}
+		status, err := os.ReadFile("/proc/" + entry.Name() + "/status")
+		if err == nil && strings.Contains(string(status), "\nSeccomp:\t0\n") {
+			return nil
+		}
+	}
+	return errors.New("there is none")
 }
 
 func vector(content []byte) []unix.Iovec {

@@ -15,6 +15,8 @@ type filterKind struct {
 	// sealed tells that bubblewrap's devices are root's. It takes those of the machine, and root in its namespace could
 	// change the mode and the owner of them for everybody.
 	sealed bool
+	// early tells that the starter is still to come, which seals devices.
+	early bool
 }
 
 func (k filterKind) program() []unix.SockFilter { return compile(k.rules()) }
@@ -29,6 +31,9 @@ func (k filterKind) rules() []filterRule {
 	}
 	if k.outside {
 		rules = slices.Concat(rules, refuseAll(outsideRefused), outsideRules)
+	}
+	if k.early && k.sealed {
+		rules = slices.DeleteFunc(rules, func(r filterRule) bool { return r.call == unix.SYS_MOUNT_SETATTR })
 	}
 	return rules
 }
@@ -58,7 +63,7 @@ var alwaysRefused = []uintptr{
 	unix.SYS_ADD_KEY, unix.SYS_KEYCTL, unix.SYS_REQUEST_KEY,
 	// Parts of the kernel with a long record of holes, and of no use without privileges.
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_FANOTIFY_INIT,
-	unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+	unix.SYS_SYSLOG, unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
 	unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
 }
 
@@ -73,9 +78,10 @@ var namespaceRules = []filterRule{
 	{call: unix.SYS_CLONE3, answer: answerMissing},
 }
 
-// terminalRules refuse to put input into a terminal, which whoever reads it next would take for typed.
+// terminalRules refuse to put input into a terminal, which whoever reads it next would take for typed, and to load
+// another line discipline.
 var terminalRules = []filterRule{
-	{call: unix.SYS_IOCTL, answer: answerRefused, when: []condition{{arg: 1, is: oneOf, values: []uint32{unix.TIOCSTI, tioclinux}}}},
+	{call: unix.SYS_IOCTL, answer: answerRefused, when: []condition{{arg: 1, is: oneOf, values: []uint32{unix.TIOCSTI, tioclinux, unix.TIOCSETD}}}},
 }
 
 const tioclinux = 0x541c
@@ -130,9 +136,9 @@ var metadataRefused = []uintptr{
 // fileIoctlRules refuse what changes files that are only open for reading. Others of these need more than their owner
 // has, or a file open for writing.
 var fileIoctlRules = []filterRule{{call: unix.SYS_IOCTL, answer: answerRefused, when: []condition{{arg: 1, is: oneOf, values: []uint32{
-	fsSetFlags, fsSetFlags32, fsSetVersion, fsSetVersion32, fsSetExtendedAttributes, fsSetEncryptionPolicy, fsEnableVerity,
+	fsSetFlags, fsSetFlags32, fsSetVersion, fsSetVersion32, ext4SetVersion, ext4SetVersion32, fatSetAttributes, fsSetExtendedAttributes, fsSetEncryptionPolicy, fsEnableVerity,
 	btrfsSubvolumeCreate, btrfsSubvolumeCreate2, btrfsSnapshotCreate, btrfsSnapshotCreate2, btrfsSnapshotDestroy,
-	btrfsSnapshotDestroy2, btrfsSubvolumeSetFlags,
+	btrfsSnapshotDestroy2, btrfsSubvolumeSetFlags, btrfsSetReceived,
 }}}}}
 
 // Requests of ioctl, for a structure of which the number has the size.
@@ -141,6 +147,9 @@ const (
 	fsSetFlags32            = 0x40046602
 	fsSetVersion            = 0x40087602
 	fsSetVersion32          = 0x40047602
+	ext4SetVersion          = 0x40086604
+	ext4SetVersion32        = 0x40046604
+	fatSetAttributes        = 0x40047211
 	fsSetExtendedAttributes = 0x401c5820
 	fsSetEncryptionPolicy   = 0x800c6613
 	fsEnableVerity          = 0x40806685
@@ -150,5 +159,6 @@ const (
 	btrfsSnapshotCreate2    = 0x50009417
 	btrfsSubvolumeCreate2   = 0x50009418
 	btrfsSubvolumeSetFlags  = 0x4008941a
+	btrfsSetReceived        = 0xc0c89425
 	btrfsSnapshotDestroy2   = 0x5000943f
 )

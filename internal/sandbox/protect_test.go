@@ -139,16 +139,16 @@ func TestRootOwnsNothingOutside(t *testing.T) {
 	}
 }
 
-// TestDevicesAreNotRoots changes the mode of the machine's /dev/null, to what it is: by its name, and where it is the
-// input.
+// TestDevicesAreNotRoots changes the mode of the machine's /dev/null, to what it is: by its name, where it is the input,
+// and where another process has it open.
 func TestDevicesAreNotRoots(t *testing.T) {
 	plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
 	argv := testproc.Argv("sandbox-null")
 	program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/"}
-	if output, status := runProgram(t, nil, nil, program); output != "by name: <nil>, open: <nil>, writing: <nil>" {
+	if output, status := runProgram(t, nil, nil, program); output != "by name: <nil>, open: <nil>, others: <nil>, writing: <nil>" {
 		t.Errorf("without a sandbox: %#x: %s", status, output)
 	}
-	want := fmt.Sprintf("by name: %v, open: %[1]v, writing: <nil>", unix.EROFS)
+	want := fmt.Sprintf("by name: %v, open: %[1]v, others: no such file or directory, writing: <nil>", unix.EROFS)
 	if output, status := runProgram(t, probed(t, Bubblewrap), plan, program); output != want {
 		t.Errorf("%#x: %s, want %s", status, output, want)
 	}
@@ -160,7 +160,14 @@ func init() {
 		if err == unix.EBADF { // outside it is only open for reading
 			err = write(os.DevNull)
 		}
-		fmt.Printf("by name: %v, open: %v, writing: %v", unix.Chmod(os.DevNull, 0o666), unix.Fchmod(0, 0o666), err)
+		others := error(unix.ENOENT)
+		fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+		for _, fd := range fds {
+			if target, err := os.Readlink(fd); err == nil && target == os.DevNull && unix.Chmod(fd, 0o666) == nil {
+				others = nil
+			}
+		}
+		fmt.Printf("by name: %v, open: %v, others: %v, writing: %v", unix.Chmod(os.DevNull, 0o666), unix.Fchmod(0, 0o666), others, err)
 		return 0
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -76,7 +77,8 @@ func starterFile(machine uint16, code []byte, restricted, sealed bool, filter []
 	return file.Bytes()
 }
 
-// starterFiles are files, in memory, of this machine's starter, one for each filter that was asked for.
+// starterFiles are files, in memory, of this machine's starter, one for each filter that was asked for, and of the filter
+// alone where it is early.
 type starterFiles struct {
 	mu   sync.Mutex
 	open map[filterKind]*os.File // guarded by mu
@@ -89,11 +91,7 @@ func (s *starterFiles) file(kind filterKind) (int, error) {
 	if file := s.open[kind]; file != nil {
 		return int(file.Fd()), nil
 	}
-	starter, ok := starters[runtime.GOARCH]
-	if !ok {
-		return -1, errors.New("there is no starter for " + runtime.GOARCH)
-	}
-	file, err := memoryFile("execwire-starter", unix.MFD_EXEC, starterFile(starter.machine, starter.code, kind.landlock, kind.sealed, kind.program()))
+	file, err := kind.file()
 	if err != nil {
 		return -1, err
 	}
@@ -102,6 +100,35 @@ func (s *starterFiles) file(kind filterKind) (int, error) {
 	}
 	s.open[kind] = file
 	return int(file.Fd()), nil
+}
+
+// early opens the filter of a kind as it has to be before the starter, for one reader.
+func (s *starterFiles) early(kind filterKind) (int, error) {
+	kind.early = true
+	fd, err := s.file(kind)
+	if err != nil {
+		return -1, err
+	}
+	return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+}
+
+// file makes the file of a kind.
+func (k filterKind) file() (*os.File, error) {
+	if k.early {
+		return memoryFile("execwire-filter", unix.MFD_NOEXEC_SEAL, filterBytes(k.program()))
+	}
+	starter, ok := starters[runtime.GOARCH]
+	if !ok {
+		return nil, errors.New("there is no starter for " + runtime.GOARCH)
+	}
+	return memoryFile("execwire-starter", unix.MFD_EXEC, starterFile(starter.machine, starter.code, k.landlock, k.sealed, k.program()))
+}
+
+// filterBytes is a filter as it is in memory: both architectures are little-endian.
+func filterBytes(filter []unix.SockFilter) []byte {
+	var code bytes.Buffer
+	_ = binary.Write(&code, binary.LittleEndian, filter) // into memory
+	return code.Bytes()
 }
 
 func (s *starterFiles) close() {
