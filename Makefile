@@ -41,7 +41,9 @@ bin/execwire: ## build the daemon
 # Two runs, because the race detector makes everything several times slower:
 # with it the short tests, where the races are; without it all tests, the slow
 # ones too (floods of output, grace periods, whole sessions). A slow test calls
-# testing.Short() first. Nothing is left out of both runs.
+# testing.Short() first. Nothing is left out of both runs. Tests that mostly wait
+# do so beside each other, more of them than there are processors.
+WAITING := 4
 .PHONY: test
 test: deps check test-race test-all ## all that CI checks
 
@@ -55,11 +57,11 @@ test-short: ## the short tests, without the race detector
 
 .PHONY: test-race
 test-race: $(TOOLS) ## the short tests, with the race detector
-	CGO_ENABLED=1 go test -timeout 14m -race -short ./...
+	CGO_ENABLED=1 go test -timeout 14m -parallel $(WAITING) -race -short ./...
 
 .PHONY: test-all
 test-all: $(TOOLS) ## all tests, without the race detector
-	go test -timeout 14m ./...
+	go test -timeout 14m -parallel $(WAITING) ./...
 
 # What the tests do to a server in small, at full size: attacks of hostile clients.
 .PHONY: soak

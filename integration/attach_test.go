@@ -269,6 +269,7 @@ func TestFollowingSurvivesCuts(t *testing.T) {
 // Waiting goes on beyond the server's longest wait, and across cuts.
 func TestWaitingForLong(t *testing.T) {
 	slow(t)
+	waits(t)
 	const most = time.Second
 	withConfig(t, func(cfg *config.Config) { cfg.MaxWait = config.Duration(most) }, func(s *story) {
 		id := s.start(program("echo"), stdin)

@@ -218,6 +218,7 @@ func TestFilesAreCopiedWhereTheyBelong(t *testing.T) {
 
 // A tree goes there and back as it is, however often the connection breaks.
 func TestTreesSurviveBrokenConnections(t *testing.T) {
+	waits(t)
 	underFire(t, 1<<20, func(t *testing.T, ctx context.Context, c *client.Client, _ *command) {
 		src, dir := oddTree(t), t.TempDir()
 		for i := range byte(8) {

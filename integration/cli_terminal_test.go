@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/execwire/execwire/internal/testproc"
 )
 
 // atTerminal runs a command line of the server at a terminal, whose output it
@@ -11,7 +13,7 @@ import (
 func (c *command) atTerminal(t testing.TB, d door, name string, args ...string) result {
 	t.Helper()
 	argv := append([]string{"--", execwire}, c.remotely(d, name, args...)...)
-	return run(t, nil, append(c.through(d, "-t"), argv...)...)
+	return run(t, nil, append(c.through(d, "-t", "--env", testproc.PromptExit), argv...)...)
 }
 
 // Names are quoted at a terminal, and in columns.

@@ -22,6 +22,7 @@ func fireBytes() int {
 // A file goes there and back as it is, however often the connection breaks: from
 // where one can go back, and from where one cannot.
 func TestFilesSurviveBrokenConnections(t *testing.T) {
+	waits(t)
 	content := randomBytes(fireBytes())
 	underFire(t, 2<<20, func(t *testing.T, ctx context.Context, c *client.Client, _ *command) {
 		path := filepath.Join(t.TempDir(), "file")

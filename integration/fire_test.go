@@ -149,6 +149,7 @@ func (c *command) expectBounded(t *testing.T, before int64) {
 
 // Input is applied once and in order, and comes back so.
 func TestInputSurvivesBrokenConnections(t *testing.T) {
+	waits(t)
 	size := int64(6<<20 + 5)
 	if testing.Short() {
 		size = 3<<20 + 5

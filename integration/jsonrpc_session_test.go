@@ -123,6 +123,7 @@ func TestAnAttachedSessionIsRefused(t *testing.T) {
 
 // A connection that does not answer loses its session to who asks for it.
 func TestADeadConnectionIsTakenOver(t *testing.T) {
+	waits(t)
 	server := newServer(t, nil)
 	link, err := upgrade(server.address(websocketDoor), nil)
 	if err != nil {

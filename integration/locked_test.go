@@ -61,6 +61,7 @@ func (l *locked) dial(t *testing.T, ctx context.Context, name string) *client.Cl
 // A locked door keeps the promises of the others: nothing is lost or said twice
 // when it is slammed, and one principal does not see what another does.
 func TestALockedDoorKeepsThePromises(t *testing.T) {
+	waits(t)
 	const size = 8<<20 + 3
 	l := newLocked(t)
 	ctx := testContext(t)

@@ -86,6 +86,11 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
+// waits lets a test wait, for cuts, pauses and deadlines, beside others that do so
+// too, after all tests that have the processors to themselves. What it shows may
+// neither be counted over this whole program nor come too late for a processor.
+func waits(t *testing.T) { t.Parallel() }
+
 // slow leaves a test to the run of all tests.
 func slow(t testing.TB) {
 	if testing.Short() {

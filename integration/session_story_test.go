@@ -331,6 +331,7 @@ func TestALostRunInASessionHasItsOwnGrace(t *testing.T) {
 // that speak at once.
 func TestASessionSurvivesBrokenConnections(t *testing.T) {
 	slow(t)
+	waits(t)
 	const processes, bytes = 4, 6 << 20
 	for _, d := range wires {
 		t.Run(string(d), func(t *testing.T) {

@@ -97,6 +97,7 @@ func TestTheSDKAnswersWhileNobodyListens(t *testing.T) {
 // stream is, and is told so should it come to.
 func TestADeadAttachmentIsTakenOver(t *testing.T) {
 	slow(t)
+	waits(t)
 	withConfig(t, nil, func(s *story) {
 		a := s.lease()
 		p := a.run(program("flood", "-bytes", fmt.Sprint(floodBytes)))
@@ -143,6 +144,7 @@ func TestAcknowledgingIsAnAnswer(t *testing.T) {
 // Of several that want a session whose client is dead, one gets it.
 func TestOneOfManyTakesOver(t *testing.T) {
 	slow(t)
+	waits(t)
 	atEveryDoor(t, func(s *story) {
 		a := s.lease()
 		p := a.run(program("echo"), stdin)
@@ -194,6 +196,7 @@ func TestALostAttachmentIsNoObstacle(t *testing.T) {
 // another way.
 func TestAClientReturnsBesideASilentConnection(t *testing.T) {
 	slow(t)
+	waits(t)
 	for _, d := range wires {
 		t.Run(string(d), func(t *testing.T) {
 			server := newServer(t, small)
