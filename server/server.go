@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,6 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/server/filehelper"
 )
 
 // Limits are the bounds that the server itself enforces and those that it
@@ -55,6 +57,11 @@ type Limits struct {
 	// Watches, AwaitedPaths, WatchedDirectories and WatchPending bound what callers
 	// watch; see fsops.WatcherOptions.
 	Watches, AwaitedPaths, WatchedDirectories, WatchPending int
+	// FileHelpers is how many helpers for confined calls about files a session may
+	// have, and FileHelpersTotal how many there may be; FileHelperIdle is how long one
+	// stays that nobody uses.
+	FileHelpers, FileHelpersTotal int
+	FileHelperIdle                time.Duration
 	// MaxWait cuts the waits of ReadOutput and WaitProcess.
 	MaxWait time.Duration
 }
@@ -107,6 +114,11 @@ type Server struct {
 	watching  context.Context // until EndWatches
 	endWatch  context.CancelCauseFunc
 	receivers sync.WaitGroup // goroutines that outlive their handler by a moment
+	helpers   *filehelper.Pool
+	keptFiles atomic.Uint64 // the last id of a file that a helper has open
+
+	mu   sync.Mutex
+	pins map[uploadPin]*pin // guarded by mu
 }
 
 // New returns a server that is ready to be registered.
@@ -116,7 +128,11 @@ func New(cfg Config) *Server {
 	}
 	uploads := fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads)
 	watching, endWatch := context.WithCancelCause(context.Background())
-	return &Server{cfg: cfg, uploads: uploads, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{
+	helpers := filehelper.NewPool(filehelper.Options{
+		PerSession: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle,
+		MessageBytes: cfg.Limits.helperMessage(), Logger: cfg.Logger,
+	})
+	return &Server{cfg: cfg, uploads: uploads, helpers: helpers, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{
 		Watches: cfg.Limits.Watches, AwaitedPaths: cfg.Limits.AwaitedPaths,
 		Directories: cfg.Limits.WatchedDirectories, PendingBytes: cfg.Limits.WatchPending,
 	})}
@@ -126,7 +142,7 @@ func New(cfg Config) *Server {
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	execwirev1.RegisterProcessServiceServer(r, &processService{server: s})
 	execwirev1.RegisterSessionServiceServer(r, &sessionService{server: s})
-	execwirev1.RegisterFileSystemServiceServer(r, &fileSystemService{server: s})
+	execwirev1.RegisterFileSystemServiceServer(r, &confinedFiles{&fileSystemService{server: s}})
 	execwirev1.RegisterHttpServiceServer(r, &httpService{server: s})
 	execwirev1.RegisterEnvironmentServiceServer(r, &environmentService{server: s})
 }
@@ -139,6 +155,8 @@ func (s *Server) EndWatches() { s.endWatch(drainingError()) }
 // after the gRPC server and every in-process channel have stopped.
 func (s *Server) Close() {
 	s.EndWatches()
+	s.unpinAll()
+	s.helpers.Close()
 	s.receivers.Wait()
 	s.uploads.Close()
 }

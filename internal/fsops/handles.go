@@ -35,10 +35,11 @@ type handle struct {
 	id   string
 	path string
 	mode OpenMode
+	kept *Kept // somebody else has the file open; nil: fd is it
 
 	// Guarded by the table's mu.
 	fd     descriptor
-	isOpen bool        // fd is set
+	isOpen bool        // fd is set, or the file is open elsewhere
 	users  int         // calls that use fd
 	gone   bool        // out of the table
 	used   time.Time   // if it can become idle
@@ -187,7 +188,7 @@ func (t *Handles) use(id string) (*handle, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.byID[id]
-	if h == nil || !h.isOpen {
+	if h == nil || !h.isOpen || h.kept != nil {
 		return nil, &HandleError{Kind: HandleNotFound, ID: id}
 	}
 	h.users++
@@ -205,7 +206,7 @@ func (t *Handles) done(h *handle) error {
 	last := h.gone && h.users == 0
 	t.mu.Unlock()
 	if last {
-		return h.fd.close()
+		return h.close()
 	}
 	return nil
 }
@@ -227,7 +228,7 @@ func (t *Handles) drop(h *handle) error {
 	t.mu.Unlock()
 	var err error
 	if closes {
-		err = h.fd.close()
+		err = h.close()
 	}
 	if empty {
 		t.emptied()

@@ -1,0 +1,148 @@
+package filehelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/execwire/execwire/internal/sandbox"
+)
+
+// Sizes of the connection. What is on the way of one stream, and of all, stays in memory here or there.
+const (
+	streamWindow     = 512 << 10
+	connectionWindow = 4 << 20
+	bufferSize       = 64 << 10
+)
+
+// errTooLong is why a helper is ended that does not come up.
+var errTooLong = errors.New("the helper took too long to come up")
+
+// begin starts a helper and waits until it answers.
+func begin(ctx context.Context, start Start, messageBytes int) (*sandbox.Helper, *grpc.ClientConn, error) {
+	process, err := start(ctx)
+	if err != nil {
+		return nil, nil, notStarted(ctx, nil, err)
+	}
+	conn, err := grpc.NewClient("passthrough:///file-helper",
+		grpc.WithContextDialer(once(process.Conn())),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes), grpc.MaxCallSendMsgSize(messageBytes)),
+		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connectionWindow),
+		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize),
+		grpc.WithIdleTimeout(0), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
+	if err == nil {
+		err = awaitReady(ctx, conn)
+		if err != nil {
+			_ = conn.Close()
+		}
+	}
+	if err != nil {
+		process.Kill()
+		process.Close()
+		return nil, nil, notStarted(ctx, process, err)
+	}
+	return process, conn, nil
+}
+
+// notStarted types why a helper has not come up.
+func notStarted(ctx context.Context, process *sandbox.Helper, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errGone) {
+		return ErrClosed
+	} else if cause != nil {
+		err = cause
+	}
+	if process == nil && !errors.Is(err, errTooLong) {
+		return err
+	}
+	if process != nil && process.Complaint() != "" {
+		err = fmt.Errorf("%w; it said %q", err, process.Complaint())
+	}
+	return &sandbox.Error{Kind: sandbox.NotStarted, Err: err}
+}
+
+// once dials a connection that is there. There is no second.
+func once(conn net.Conn) func(context.Context, string) (net.Conn, error) {
+	var mu sync.Mutex
+	return func(context.Context, string) (net.Conn, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if conn == nil {
+			return nil, errors.New("the helper has ended")
+		}
+		only := conn
+		conn = nil
+		return only, nil
+	}
+}
+
+// awaitReady waits until the helper has answered for the first time.
+func awaitReady(ctx context.Context, conn *grpc.ClientConn) error {
+	conn.Connect()
+	for {
+		state := conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			return errors.New("the helper ended before it answered")
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Serve serves one connection until its other end closes it. Without another end nobody can call, so there is nobody to
+// authenticate. Handlers are waited for.
+func Serve(conn net.Conn, messageBytes int, register func(grpc.ServiceRegistrar), options ...grpc.ServerOption) {
+	s := grpc.NewServer(append(options,
+		grpc.MaxRecvMsgSize(messageBytes), grpc.WaitForHandlers(true),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
+		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize))...)
+	register(s)
+	_ = s.Serve(&listener{conn: conn, closed: make(chan struct{})}) // which always says that there is no more
+	s.Stop()
+}
+
+// listener accepts one connection, and ends with it.
+type listener struct {
+	accepted bool // used by who accepts
+	conn     net.Conn
+	closed   chan struct{}
+	once     sync.Once
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	if !l.accepted {
+		l.accepted = true
+		return accepted{l.conn, l}, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *listener) Addr() net.Addr { return l.conn.LocalAddr() }
+
+// accepted ends its listener when it is closed.
+type accepted struct {
+	net.Conn
+	of *listener
+}
+
+// Close implements net.Conn.
+func (a accepted) Close() error { return errors.Join(a.Conn.Close(), a.of.Close()) }

@@ -1,0 +1,147 @@
+package filehelper
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/execwire/execwire/internal/sandbox"
+)
+
+// Options bound the helpers of a server.
+type Options struct {
+	// PerSession is how many a session may have, and Total how many there may be. 0: none.
+	PerSession, Total int
+	// Idle is how long one stays that nobody uses.
+	Idle time.Duration
+	// MessageBytes is the largest message that a helper sends.
+	MessageBytes int
+	// Logger is told of helpers that end by themselves. Nil discards.
+	Logger *slog.Logger
+}
+
+// startPatience is how long a helper may take to come up on a machine that has other things to do.
+const startPatience = 20 * time.Second
+
+// Start starts a helper; see [sandbox.Confinement.StartHelper].
+type Start func(ctx context.Context) (*sandbox.Helper, error)
+
+// ErrClosed is what the use of a helper fails with whose session has ended.
+var ErrClosed = errors.New("filehelper: the session of the helper has ended")
+
+// errGone is why a helper that is being started is not needed any more.
+var errGone = errors.New("nobody needs the helper any more")
+
+// Pool are the helpers of a server. All methods, and those of its sets and leases, may be called concurrently. It must be
+// closed.
+type Pool struct {
+	options Options
+	working sync.WaitGroup // a goroutine for each helper, until nothing is left of it
+
+	mu     sync.Mutex
+	all    map[*helper]struct{} // guarded by mu; those in sets
+	closed bool                 // guarded by mu
+}
+
+// NewPool returns a pool that has no helper yet.
+func NewPool(options Options) *Pool {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Pool{options: options, all: make(map[*helper]struct{})}
+}
+
+// Close ends all helpers, has calls that use them fail, and waits until nothing is left of them.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	var left []*helper
+	for h := range p.all {
+		left = append(left, h)
+	}
+	p.mu.Unlock()
+	p.drop(left...)
+	p.working.Wait()
+}
+
+// helper is one process, or one that is being started.
+type helper struct {
+	set *Set
+	key string
+	ctx context.Context // until it is not needed any more
+	end context.CancelCauseFunc
+
+	ready   chan struct{}    // closed when what follows is set
+	err     error            // it was not started
+	process *sandbox.Helper  // nil if it was not
+	conn    *grpc.ClientConn // nil if it was not
+
+	// Guarded by the pool's mu.
+	users int
+	used  time.Time   // by the last of them
+	timer *time.Timer // while nobody uses it
+}
+
+// run starts a helper, and clears up after it.
+func (p *Pool) run(h *helper, start Start) {
+	ctx, cancel := context.WithTimeoutCause(h.ctx, startPatience, errTooLong)
+	process, conn, err := begin(ctx, start, p.options.MessageBytes)
+	cancel()
+	h.process, h.conn, h.err = process, conn, err
+	close(h.ready)
+	if err != nil {
+		p.drop(h)
+		return
+	}
+	select {
+	case <-h.ctx.Done():
+	case <-process.Done():
+		p.options.Logger.Warn("a helper for sandboxed calls about files has ended by itself", "said", process.Complaint())
+		p.drop(h)
+	}
+	_ = conn.Close()
+	process.Close()
+}
+
+// drop takes helpers out of their sets and ends them. It does not wait.
+func (p *Pool) drop(helpers ...*helper) {
+	var emptied []func()
+	p.mu.Lock()
+	for _, h := range helpers {
+		if p.removeLocked(h) && len(h.set.byKey) == 0 {
+			emptied = append(emptied, h.set.emptied)
+		}
+	}
+	p.mu.Unlock()
+	for _, tell := range emptied {
+		tell()
+	}
+}
+
+// removeLocked takes a helper out of its set, once, and has it end.
+func (p *Pool) removeLocked(h *helper) bool {
+	if _, there := p.all[h]; !there {
+		return false
+	}
+	delete(p.all, h)
+	delete(h.set.byKey, h.key)
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	h.end(errGone)
+	return true
+}
+
+// expire ends a helper that nobody has used for as long as it may be idle.
+func (p *Pool) expire(h *helper) {
+	p.mu.Lock()
+	idle := h.users == 0 && time.Since(h.used) >= p.options.Idle
+	p.mu.Unlock()
+	if idle {
+		p.drop(h)
+	}
+}
