@@ -73,7 +73,7 @@ type Daemon struct {
 // closed. The configuration is checked first, and the table of principals read. If
 // a sandbox is required it is tried out, which takes some tens of milliseconds;
 // otherwise that is done when one is needed, by this program started once more: its
-// main function calls sandbox.Main first, or no sandbox works.
+// main function calls [Main] first, or no sandbox works.
 func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -193,6 +193,8 @@ func limits(cfg config.Config) server.Limits {
 		Watches:         int(cfg.Watches), AwaitedPaths: int(cfg.AwaitedPaths),
 		WatchedDirectories: int(cfg.WatchedDirectories), WatchPending: int(cfg.WatchPending),
 		FileHandleIdle: time.Duration(cfg.FileHandleIdleTime),
+		FileHelpers:    int(cfg.FileHelpers), FileHelpersTotal: int(cfg.FileHelpersTotal),
+		FileHelperIdle: time.Duration(cfg.FileHelperIdleTime),
 	}
 }
 

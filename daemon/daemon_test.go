@@ -21,11 +21,10 @@ import (
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/listen"
-	"github.com/execwire/execwire/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
-	sandbox.Main()
+	daemon.Main()
 	leakcheck.Main(m)
 }
 

@@ -145,8 +145,8 @@ func fromHelper(ctx context.Context, lease *filehelper.Lease, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case reasonOf(err) != "" || status.Code(err) != codes.Unavailable:
-		return err
+	case reasonOf(err) != "" || status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled:
+		return err // the latter is of a connection that was closed
 	case lease.Closed():
 		return &session.Error{Kind: session.SessionClosed, Subject: session.DefaultID}
 	}

@@ -5,10 +5,10 @@ package main
 import (
 	"os"
 
-	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/daemon"
 )
 
 func main() {
-	sandbox.Main()
+	daemon.Main()
 	os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }

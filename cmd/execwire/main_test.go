@@ -11,15 +11,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/leakcheck"
-	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // beExecwire in the environment makes the test binary be the command.
 const beExecwire = "EXECWIRE_TEST_BE_COMMAND"
 
 func TestMain(m *testing.M) {
-	sandbox.Main()
+	daemon.Main()
 	if pid := os.Getenv(traceVariable); pid != "" {
 		trace(pid)
 		return

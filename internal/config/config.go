@@ -84,6 +84,13 @@ type Config struct {
 	// FileHandleIdleTime is how long handles of default sessions stay.
 	FileHandleIdleTime Duration `name:"file_handle_idle_time" default:"10m" unit:"duration" min:"1s" max:"24h" help:"How long a handle of a default session, which never ends, stays open without being used."`
 
+	// FileHelpers bounds the helpers for sandboxed calls about files of one session.
+	FileHelpers Count `name:"file_helpers_per_session" default:"4" unit:"processes" min:"1" max:"1000" help:"Helper processes that make sandboxed calls about files for one session, one for each policy; calls that name no session are those of the default session. When there are as many, the one gives way that nobody has used for the longest time; further ones are refused while all are in use: calls, watches, handles of files and unfinished uploads use them."`
+	// FileHelpersTotal bounds the helpers of all sessions.
+	FileHelpersTotal Count `name:"file_helpers_total" default:"32" unit:"processes" min:"1" max:"10000" help:"Helper processes for sandboxed calls about files of all sessions together."`
+	// FileHelperIdleTime is how long helpers stay that nobody uses.
+	FileHelperIdleTime Duration `name:"file_helper_idle_time" default:"1m" unit:"duration" min:"1s" max:"24h" help:"How long a helper process for sandboxed calls about files stays that nobody uses."`
+
 	// Cgroup is whether and where control groups are used.
 	Cgroup string `name:"cgroup" default:"auto" unit:"choice" help:"Whether processes get control groups of their own, which makes killing them certain: auto uses a writable cgroup v2 tree if there is one, off does without, and a path (of a directory in such a tree) uses that or refuses to start."`
 	// Guardian is whether serve runs under a guardian.
