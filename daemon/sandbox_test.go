@@ -76,7 +76,7 @@ func writeFile(t *testing.T, mode os.FileMode, name, text string) string {
 func fakes(t *testing.T) map[string]string {
 	return map[string]string{
 		"no such file":             filepath.Join(t.TempDir(), "bwrap"),
-		"a confined program could": writeFile(t, 0o755, "bwrap", "#!/bin/sh\nshift 3; exec \"$@\"\n"),
+		"a confined program could": writeFile(t, 0o755, "bwrap", "#!/bin/sh\nshift 3; exec bwrap --bind / / --dev /dev --cap-add ALL -- \"$@\"\n"),
 		"it is broken":             writeFile(t, 0o755, "bwrap", "#!/bin/sh\necho it is broken >&2; exit 1\n"),
 	}
 }
@@ -224,5 +224,51 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain until %s", what)
 		}
+	}
+}
+
+// What cannot be confined is refused, and nothing of it happens.
+func TestNothingRunsWhereNothingConfines(t *testing.T) {
+	changes := map[string]func(*config.Config){
+		"switched off":     func(c *config.Config) { c.SandboxBackends = []string{"off"} },
+		"no bwrap in PATH": func(c *config.Config) { c.SandboxBackends = []string{"bubblewrap"} },
+	}
+	for problem, path := range fakes(t) {
+		changes[problem] = func(c *config.Config) { c.SandboxBackends, c.Bubblewrap = []string{"bubblewrap"}, path }
+	}
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			if name == "no bwrap in PATH" {
+				t.Setenv("PATH", t.TempDir())
+			}
+			e, dir := embed(t, change), t.TempDir()
+			policy := client.Sandbox{Writable: []string{dir}}.Policy()
+			start := func(id, file string, policy *execwirev1.SandboxPolicy) error {
+				_, err := client.New(e.Conn()).Run(e.ctx, client.RunOptions{Process: &execwirev1.StartProcessRequest{
+					ProcessId: id,
+					Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{
+						Argv: []string{"/bin/sh", "-c", ": >" + file}, WorkingDirectory: dir, Sandbox: policy,
+					}}}}})
+				return err
+			}
+			write := func(file string, policy *execwirev1.SandboxPolicy) error {
+				_, err := client.New(e.Conn()).Files().WriteFile(e.ctx, &execwirev1.WriteFileRequest{Path: dir + "/" + file, Sandbox: policy})
+				return err
+			}
+			for what, err := range map[string]error{"a start": start("confined", "started", policy), "a call about files": write("written", policy)} {
+				if client.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("it made %v, %v", left, err)
+			}
+			if err := errors.Join(start("free", "started", nil), write("written", nil)); err != nil {
+				t.Errorf("without a sandbox: %v", err)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+				t.Errorf("without a sandbox there are %v, %v", left, err)
+			}
+		})
 	}
 }
