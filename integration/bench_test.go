@@ -24,6 +24,7 @@ var budgetRows = []budgetRow{
 	{"spawn-rate", measureSpawnRate},
 	{"spawn-rate-jsonrpc", measureSpawnRateJSON},
 	{"tree", measureTree},
+	{"sandboxed-spawn", measureSandboxedSpawn},
 	{"output", measureOutput},
 	{"output-jsonrpc", measureOutputJSON},
 	{"terminal", measureTerminal},
