@@ -48,6 +48,7 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
 			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute,
 			Watches: 1000, AwaitedPaths: 10_000, WatchedDirectories: 10_000, WatchPending: 1 << 20,
+			FileHelpers: 8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
 		},
 		http:     httpclient.New(httpclient.Options{HeadBytes: 16 << 10, PerOwner: 100}),
 		sessions: coresession.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/leakcheck"
-	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
@@ -25,7 +25,7 @@ const patience = 2 * time.Minute
 var execwire string
 
 func TestMain(m *testing.M) {
-	sandbox.Main()
+	daemon.Main()
 	testproc.Main()
 	leakcheck.Main(withCommand{m})
 }
