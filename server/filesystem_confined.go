@@ -48,14 +48,6 @@ func (s *confinedFiles) helper(ctx context.Context, sessionID, field string, pol
 	if err != nil {
 		return nil, err
 	}
-	start := func(ctx context.Context) (*sandbox.Helper, error) {
-		confinement, err := s.server.confine(field, plan)
-		if err != nil {
-			return nil, err
-		}
-		helper, err := confinement.StartHelper(ctx, s.server.helperArguments(), s.server.helperEnvironment())
-		return helper, inPolicy(field, err)
-	}
 	key := ""
 	if s.server.cfg.Sandboxes != nil {
 		key = s.server.cfg.Sandboxes.Key(plan)
@@ -64,6 +56,13 @@ func (s *confinedFiles) helper(ctx context.Context, sessionID, field string, pol
 		if lease, err := set.Find(ctx, key); lease != nil || err != nil { // also when nothing is to be begun any more
 			return lease, fromHelpers(field, owner.ID(), err)
 		}
+	}
+	confinement, err := s.server.confine(field, plan) // before another helper gives way to one that cannot be
+	if err != nil {
+		return nil, err
+	}
+	start := func(ctx context.Context) (*sandbox.Helper, error) {
+		return confinement.StartHelper(ctx, s.server.helperArguments(), s.server.helperEnvironment())
 	}
 	var lease *filehelper.Lease
 	err = owner.AddTo(helpersKey{}, s.newHelpers, func(b session.Belonging) (err error) {
