@@ -35,6 +35,7 @@ func TestShutdownWaitsForConnections(t *testing.T) {
 	end := make(chan error, 1)
 	go func() {
 		_, err := c.Receive()
+		_ = c.Close(0, "") // the server waits for it
 		end <- err
 	}()
 	<-serving
