@@ -101,6 +101,9 @@ func dataOf(err error) any {
 	}
 	delete(data, "subject")
 	data["reason"] = info.GetReason()
+	if isInSandbox(data["field"]) {
+		data["field"] = "sandbox" // whose shape was another
+	}
 	return data
 }
 

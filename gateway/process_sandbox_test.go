@@ -132,4 +132,16 @@ func TestSandboxesThatTheCoreRefusesSayWhy(t *testing.T) {
 	if refusal.Data["reason"] != "SANDBOX_UNAVAILABLE" {
 		t.Errorf("the data is %v", refusal.Data)
 	}
+	do(t, os.WriteFile(dir+"/f", nil, 0o644))
+	below := writableIn(dir + "/f/below")
+	for method, params := range map[string]map[string]any{
+		"process/start": with(startOf("p", "true"), "sandbox", below),
+		"fs/readFile":   {"path": dir + "/f", "sandbox": below},
+		"fs/writeFile":  {"path": dir + "/f", "dataBase64": "", "atomic": true, "sandbox": below},
+	} {
+		refusal := cl.refused(method, params, -32602, "nothing can be below it")
+		if refusal.Data["field"] != "sandbox" || refusal.Data["path"] != dir+"/f/below" {
+			t.Errorf("the data of %s is %v", method, refusal.Data)
+		}
+	}
 }

@@ -231,6 +231,14 @@ func decodeObject(field string, raw json.RawMessage, into any) *jsonrpc.Error {
 	return err
 }
 
+// isInSandbox reports whether a field of a request to the core is in its policy.
+func isInSandbox(field string) bool {
+	for _, prefix := range []string{"command.direct.", "head."} {
+		field = strings.TrimPrefix(field, prefix)
+	}
+	return strings.HasPrefix(field, "sandbox.")
+}
+
 // sandboxRefused is for what was understood and cannot be enforced.
 func sandboxRefused(problem string) *jsonrpc.Error {
 	return &jsonrpc.Error{
