@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // floor is the least that starting a process costs in Go: fork, exec and wait, with nothing connected.
@@ -63,6 +64,23 @@ func BenchmarkStartToClosedStrongest(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		startToClosed(b, s)
+	}
+}
+
+// BenchmarkConfinedStartToClosed is of a program that may only read.
+func BenchmarkConfinedStartToClosed(b *testing.B) {
+	for _, backend := range []sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock} {
+		b.Run(backend.String(), func(b *testing.B) {
+			s, by := strength{cgroup: true, adopt: true}.supervisor(b), confinedBy(b, backend)(readOnly)
+			b.ReportAllocs()
+			for b.Loop() {
+				p, err := s.Start(context.Background(), confined(benchSpec, by))
+				if err != nil {
+					b.Fatal(err)
+				}
+				<-p.Closed()
+			}
+		})
 	}
 }
 

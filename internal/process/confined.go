@@ -24,6 +24,9 @@ func (p *Process) confine(by *sandbox.Confinement) {
 	}
 	report := by.Report()
 	p.sandbox, p.spec.Sandbox = &report, nil
+	if p.isStoodFor() {
+		p.init, _ = findInit(p.pid)
+	}
 }
 
 // explainConfined types the error of the start of a confined program. What is outside of the sandbox was there a moment

@@ -170,14 +170,12 @@ func limitError(field string, err error, fix string) *Error {
 
 // killedByLimit tells whether a process that nobody ended was killed because it exceeded one of its limits. It is a zombie.
 func (p *Process) killedByLimit(record ExitRecord) bool {
-	if p.isStoodFor() && record.Signal == 0 && record.Code > 128 {
-		record.Signal = syscall.Signal(record.Code - 128)
-	}
+	signal := p.endedBy(record)
 	for _, limit := range p.spec.ResourceLimits {
 		switch {
-		case limit.Resource == ResourceFileBytes && record.Signal == syscall.SIGXFSZ,
-			limit.Resource == ResourceCPUSeconds && record.Signal == syscall.SIGXCPU,
-			limit.Resource == ResourceCPUSeconds && record.Signal == syscall.SIGKILL && limit.usedUp(cpuTicks(p.pid)):
+		case limit.Resource == ResourceFileBytes && signal == syscall.SIGXFSZ,
+			limit.Resource == ResourceCPUSeconds && signal == syscall.SIGXCPU,
+			limit.Resource == ResourceCPUSeconds && signal == syscall.SIGKILL && limit.usedUp(p.cpuSpent(record)):
 			return true
 		}
 	}

@@ -54,6 +54,7 @@ type Process struct {
 	kin        *kin
 	cgroup     *cgroup         // nil: it has none. It is another's once the process was let go.
 	sandbox    *sandbox.Report // nil: nothing confines it
+	init       procStat        // of the namespace of the program that the leader stands for, if it was found
 	release    func()          // to be called when nothing of it is left; nil: nothing confines it
 
 	lastOutput atomic.Int64 // when there was output, in ns since startedAt; 0: never
@@ -152,6 +153,9 @@ func (p *Process) wait() {
 		return dead || err != nil
 	})
 	record := info.record(p.startedAt, &usage)
+	if p.init.pid != 0 {
+		record.addUsage(p.init)
+	}
 	if err != nil || info.union.pid == 0 {
 		p.supervisor.config.Logger.Error("lost a process: somebody else reaped it", "pid", p.pid, "error", err)
 		p.mu.Lock()
