@@ -216,6 +216,7 @@ func TestNothingEscapes(t *testing.T) {
 	for _, backend := range []Backend{Bubblewrap, Landlock} {
 		for user, id := range map[string]uint32{"root": 0, "ordinary user": nobody} {
 			t.Run(backend.String()+"/"+user, func(t *testing.T) {
+				t.Parallel()
 				outcomes := serveAs(t, backend, id)
 				for name, attempt := range attempts() {
 					outcome, made := outcomes[name]
