@@ -39,9 +39,15 @@ type helpersKey struct{}
 // confined. For files it does not matter whether the network is reached: a helper
 // never reaches it.
 func (s *confinedFiles) helper(ctx context.Context, sessionID, field string, policy *execwirev1.SandboxPolicy) (*filehelper.Lease, error) {
-	plan, err := s.server.plan(ctx, field, policy, sandbox.Surroundings{TmpDir: s.server.environ("TMPDIR")})
+	around := sandbox.Surroundings{TmpDir: s.server.environ("TMPDIR")}
+	plan, err := s.server.plan(ctx, field, policy, around)
 	if err != nil || plan == nil || plan.Unrestricted() {
 		return nil, err
+	}
+	if libraries := sandbox.Libraries(plan); len(libraries) > 0 {
+		if plan, err = s.server.plan(ctx, field, policy, around, libraries...); err != nil {
+			return nil, err
+		}
 	}
 	plan = plan.WithoutNetwork()
 	owner, err := s.server.open(ctx, sessionID)

@@ -46,11 +46,9 @@ func withSandboxes(sandboxes *sandbox.Sandboxes) func(*settings) {
 	return func(s *settings) { s.sandboxes = sandboxes }
 }
 
-// policyOf grants paths, those that begin with "+" to be written, and what a
-// program needs that was built with the race detector.
+// policyOf grants paths, those that begin with "+" to be written.
 func policyOf(paths ...string) *execwirev1.SandboxPolicy {
-	entries := []*execwirev1.SandboxEntry{{Access: execwirev1.SandboxAccess_SANDBOX_ACCESS_READ,
-		Place: &execwirev1.SandboxEntry_Special{Special: &execwirev1.SpecialPath{Kind: execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_MINIMAL}}}}
+	var entries []*execwirev1.SandboxEntry
 	for _, path := range paths {
 		entry := &execwirev1.SandboxEntry{Access: execwirev1.SandboxAccess_SANDBOX_ACCESS_READ, Place: &execwirev1.SandboxEntry_Path{Path: path}}
 		if writable, is := strings.CutPrefix(path, "+"); is {
