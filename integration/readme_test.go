@@ -10,10 +10,10 @@ import (
 // example is one command of README.md and what it says.
 type example struct{ command, says string }
 
-// readmeExamples are the commands behind "$ " in README.md's console blocks.
-func readmeExamples(t *testing.T) []example {
+// examplesOf are the commands behind "$ " in the console blocks of a document.
+func examplesOf(t *testing.T, document string) []example {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile("../" + document)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,11 +33,19 @@ func readmeExamples(t *testing.T) []example {
 }
 
 // TestReadmeIsTrue runs what the README tells a newcomer to type.
-func TestReadmeIsTrue(t *testing.T) {
+func TestReadmeIsTrue(t *testing.T) { runExamples(t, "README.md", 5) }
+
+// TestSandboxesCanBeVerified runs what the document about security says shows that
+// they confine.
+func TestSandboxesCanBeVerified(t *testing.T) { runExamples(t, "docs/security.md", 6) }
+
+// runExamples runs the commands of a document, least at least.
+func runExamples(t *testing.T, document string, least int) {
+	t.Helper()
 	server := serve(t)
-	examples := readmeExamples(t)
-	if len(examples) < 5 {
-		t.Fatalf("README.md has %d examples", len(examples))
+	examples := examplesOf(t, document)
+	if len(examples) < least {
+		t.Fatalf("%s has %d examples", document, len(examples))
 	}
 	here := strings.NewReplacer(
 		"bin/execwire", execwire,
@@ -47,14 +55,14 @@ func TestReadmeIsTrue(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.command, func(t *testing.T) {
 			shell := exec.CommandContext(testContext(t), "bash", "-c", here.Replace(e.command))
-			// Where the README relies on the default address.
+			// Where the document relies on the default address.
 			shell.Env = append(os.Environ(), "EXECWIRE_SERVER="+server.urls[tcpDoor])
 			said, err := shell.Output()
 			if err != nil {
 				t.Fatalf("%v", err)
 			}
 			if got := strings.TrimSpace(string(said)); got != e.says {
-				t.Errorf("it says %q, and the README %q", got, e.says)
+				t.Errorf("it says %q, and %s %q", got, document, e.says)
 			}
 		})
 	}
