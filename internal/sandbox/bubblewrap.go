@@ -27,8 +27,8 @@ type bubblewrap struct {
 type mount struct {
 	path   string
 	access Access // AccessNone: it is hidden
-	// missing tells that it has to be made first.
-	missing bool
+	// kept tells that the program could put something else there: what does not exist, perhaps not any more, is made.
+	kept bool
 	// opened tells that something below it is granted, though it is hidden itself.
 	opened bool
 }
@@ -48,11 +48,11 @@ func expressBubblewrap(program string, plan *Plan, starters *starterFiles, netwo
 			}
 			continue
 		}
-		m := mount{path: s.path, access: s.access, missing: s.missing}
+		m := mount{path: s.path, access: s.access, kept: s.access < s.above && s.above == AccessWrite}
 		if m.access == AccessNone {
 			m.opened = slices.ContainsFunc(steps[i+1:], func(below step) bool { return within(below.path, s.path) })
 		}
-		if s.access < s.above && s.above == AccessWrite {
+		if m.kept {
 			b.pin(steps[:i], s.path)
 		}
 		b.mounts = append(b.mounts, m)
@@ -175,7 +175,7 @@ func (b *bubblewrap) view(a *arguments, p Program) error {
 
 // mount puts one place into the view.
 func (b *bubblewrap) mount(a *arguments, m mount) error {
-	if m.missing {
+	if m.kept {
 		there, err := b.reserved.hold(m.path, a.launch)
 		if err != nil {
 			return failed(NotStarted, m.path, "does not exist and cannot be kept from coming into being", err)
@@ -183,6 +183,8 @@ func (b *bubblewrap) mount(a *arguments, m mount) error {
 		if !there {
 			return nil
 		}
+	} else {
+		b.reserved.share(m.path, a.launch)
 	}
 	place, err := openPlace(m.path)
 	if err != nil {

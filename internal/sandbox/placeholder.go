@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +16,9 @@ type placeholders struct {
 	uses map[string]int // guarded by mu
 }
 
-// hold makes the placeholder unless it is there, for a launch, and reports whether there is something to mount over. It
-// is released by whoever has the launch.
+// hold keeps a place from coming into being, for a launch, and reports whether there is something to mount over: what
+// is there, which may be a placeholder of another program, or one that it makes. It is released by whoever has the
+// launch.
 func (h *placeholders) hold(path string, l *launch) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,11 +41,22 @@ func (h *placeholders) hold(path string, l *launch) (bool, error) {
 	return true, nil
 }
 
-// release gives up what was held.
+// share holds a place if it is a placeholder of another program, which would otherwise take it away with all that is
+// mounted there.
+func (h *placeholders) share(path string, l *launch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.uses[path] > 0 {
+		h.uses[path]++
+		l.held = append(l.held, path)
+	}
+}
+
+// release gives up what was held, parents before what is below them.
 func (h *placeholders) release(paths []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, path := range paths {
+	for _, path := range slices.Backward(paths) {
 		if h.uses[path]--; h.uses[path] > 0 {
 			continue
 		}

@@ -101,6 +101,65 @@ func TestPlaceholdersAreShared(t *testing.T) {
 	}
 }
 
+// TestPlaceholdersOfOthersStay resolves a policy while another program has a placeholder, which is then a place like any
+// other, and ends that program before and after the start.
+func TestPlaceholdersOfOthersStay(t *testing.T) {
+	sandboxes := probed(t, Bubblewrap)
+	for _, endsFirst := range []bool{false, true} {
+		for _, named := range []string{"w/.git", "w/.git/hooks", "w/a/b/c"} {
+			dir := build(t, "w/")
+			policy := Policy{WorkspaceRoots: []string{dir + "/w"}, Entries: []Entry{
+				{Special: SpecialRoot, Access: AccessRead}, {Special: SpecialProjectRoots, Access: AccessWrite},
+				{Path: dir + "/" + named, Access: AccessRead}}}
+			sleeper := shell("read line")
+			wait, end, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sleeper.Files, sleeper.Terminal = []int{int(wait.Fd()), 1, 2}, -1
+			first, releaseFirst, err := launchProgram(sleeper, sandboxes, resolve(t, policy))
+			_ = wait.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := resolve(t, policy)
+			endFirst := func() {
+				_ = end.Close()
+				reap(first)
+				releaseFirst()
+			}
+			if endsFirst {
+				endFirst()
+			}
+			wait, goOn, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := shell("read line; cd " + dir + " && mkdir -p " + named + "/new 2>/dev/null")
+			program.Files, program.Terminal = []int{int(wait.Fd()), 1, 2}, -1
+			second, releaseSecond, err := launchProgram(program, sandboxes, plan)
+			_ = wait.Close()
+			if err != nil {
+				t.Fatalf("%s, when the other has ended: %v: %v", named, endsFirst, err)
+			}
+			if !endsFirst {
+				endFirst()
+			}
+			_ = goOn.Close()
+			if status := reap(second); status == 0 {
+				t.Errorf("%s came into being when the program had ended that it was kept for", named)
+			}
+			releaseSecond()
+			if left, err := os.ReadDir(dir + "/w"); err != nil || len(left) > 0 {
+				t.Errorf("%s: left behind are %v, %v", named, left, err)
+			}
+		}
+	}
+	if len(sandboxes.reserved.uses) > 0 {
+		t.Errorf("placeholders are still held: %v", sandboxes.reserved.uses)
+	}
+}
+
 // TestPlacesThatChangedAreNotTrusted swaps a place for a link between the plan and the start.
 func TestPlacesThatChangedAreNotTrusted(t *testing.T) {
 	for _, backend := range []Backend{Bubblewrap, Landlock} {
