@@ -44,8 +44,8 @@ func TestStartsLeaveNothing(t *testing.T) {
 			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
 				t.Errorf("a child is left: %d, %v", pid, err)
 			}
-			if len(sandboxes.reserved.uses) > 0 {
-				t.Errorf("placeholders are still held: %v", sandboxes.reserved.uses)
+			if len(sandboxes.reserved.all) > 0 {
+				t.Errorf("placeholders are still held: %v", sandboxes.reserved.all)
 			}
 			if entries, err := os.ReadDir(dir + "/w"); err != nil || len(entries) > 0 {
 				t.Errorf("%v are left in the writable place: %v", entries, err)

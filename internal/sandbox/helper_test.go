@@ -217,6 +217,24 @@ func TestKeyTellsPlacesApart(t *testing.T) {
 	if meanwhile := sandboxes.Key(resolve(t, policy)); meanwhile != first {
 		t.Errorf("with a helper %q is not %q", meanwhile, first)
 	}
+	if err := os.Remove(dir + "/work/.git"); err != nil {
+		t.Fatal(err)
+	}
+	replaced := sandboxes.Key(resolve(t, policy))
+	if replaced == first {
+		t.Error("a helper that is not kept from .git any more is for the policy")
+	}
+	if confinement, err = sandboxes.Confine(resolve(t, policy)); err != nil {
+		t.Fatal(err)
+	}
+	second, err := confinement.StartHelper(t.Context(), []string{"helper", helperVerb}, []string{promptExit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if meanwhile := sandboxes.Key(resolve(t, policy)); meanwhile != replaced {
+		t.Errorf("with its own helper %q is not %q", meanwhile, replaced)
+	}
+	second.Close()
 	h.Close()
 	for _, change := range []func() error{
 		func() error { return os.Rename(dir+"/file", dir+"/old") },

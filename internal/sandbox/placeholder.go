@@ -12,8 +12,21 @@ import (
 // placeholders are empty directories that were made so that a mount keeps a program from making something else of that
 // name. They stay as long as a program uses them; then they are removed, unless somebody has put something into them.
 type placeholders struct {
-	mu   sync.Mutex
-	uses map[string]int // guarded by mu
+	mu  sync.Mutex
+	all map[string]*placeholder // by path; guarded by mu
+}
+
+// placeholder is one of them, or was: somebody outside may have removed it.
+type placeholder struct {
+	uses     int
+	dev, ino uint64
+	// lost is how often it had to be made again. Those who used it before are not kept from the place any more.
+	lost int
+}
+
+// is tells whether the placeholder is what was found in its place.
+func (p *placeholder) is(found *unix.Stat_t) bool {
+	return p.dev == found.Dev && p.ino == found.Ino && found.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 // hold keeps a place from coming into being, for a launch, and reports whether there is something to mount over: what
@@ -27,16 +40,29 @@ func (h *placeholders) hold(path string, l *launch) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(dir)
-	err = unix.Mkdirat(dir, filepath.Base(path), 0o755)
+	name := filepath.Base(path)
+	err = unix.Mkdirat(dir, name, 0o755)
 	switch {
-	case errors.Is(err, unix.EEXIST) && h.uses[path] == 0:
-		return true, nil // it has come into being: what it is now is not ours to remove
 	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES):
 		return false, nil // this user cannot make it, and the program is this user with less power
 	case err != nil && !errors.Is(err, unix.EEXIST):
 		return false, err
 	}
-	h.uses[path]++
+	var found unix.Stat_t
+	if err := unix.Fstatat(dir, name, &found, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return false, err
+	}
+	p := h.all[path]
+	switch {
+	case err != nil && (p == nil || !p.is(&found)):
+		return true, nil // it has come into being: what it is now is not ours to remove
+	case p == nil:
+		p = &placeholder{dev: found.Dev, ino: found.Ino}
+		h.all[path] = p
+	case err == nil:
+		p.dev, p.ino, p.lost = found.Dev, found.Ino, p.lost+1
+	}
+	p.uses++
 	l.held = append(l.held, path)
 	return true, nil
 }
@@ -46,10 +72,25 @@ func (h *placeholders) hold(path string, l *launch) (bool, error) {
 func (h *placeholders) share(path string, l *launch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.uses[path] > 0 {
-		h.uses[path]++
+	if p := h.all[path]; p != nil {
+		p.uses++
 		l.held = append(l.held, path)
 	}
+}
+
+// look tells of a place whether it is a placeholder, and whether it was one that is gone, how often that has happened.
+func (h *placeholders) look(path string) (held bool, lost int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.all[path]
+	if p == nil {
+		return false, 0
+	}
+	var found unix.Stat_t
+	if err := unix.Lstat(path, &found); err != nil {
+		return false, p.lost + 1 // which it will be when it is held
+	}
+	return p.is(&found), p.lost
 }
 
 // release gives up what was held, parents before what is below them.
@@ -57,15 +98,19 @@ func (h *placeholders) release(paths []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, path := range slices.Backward(paths) {
-		if h.uses[path]--; h.uses[path] > 0 {
+		p := h.all[path]
+		if p.uses--; p.uses > 0 {
 			continue
 		}
-		delete(h.uses, path)
+		delete(h.all, path)
 		dir, err := openPlace(filepath.Dir(path))
 		if err != nil {
 			continue // it was moved away: nobody finds it any more
 		}
-		_ = unix.Unlinkat(dir, filepath.Base(path), unix.AT_REMOVEDIR) // refused if somebody uses it now
+		var found unix.Stat_t
+		if unix.Fstatat(dir, filepath.Base(path), &found, unix.AT_SYMLINK_NOFOLLOW) == nil && p.is(&found) {
+			_ = unix.Unlinkat(dir, filepath.Base(path), unix.AT_REMOVEDIR) // refused if somebody uses it now
+		}
 		_ = unix.Close(dir)
 	}
 }

@@ -57,8 +57,8 @@ func TestProtectedPlacesStay(t *testing.T) {
 			t.Errorf("%s was left behind: %v", name, err)
 		}
 	}
-	if len(sandboxes.reserved.uses) > 0 {
-		t.Errorf("placeholders are still held: %v", sandboxes.reserved.uses)
+	if len(sandboxes.reserved.all) > 0 {
+		t.Errorf("placeholders are still held: %v", sandboxes.reserved.all)
 	}
 }
 
@@ -155,8 +155,8 @@ func TestPlaceholdersOfOthersStay(t *testing.T) {
 			}
 		}
 	}
-	if len(sandboxes.reserved.uses) > 0 {
-		t.Errorf("placeholders are still held: %v", sandboxes.reserved.uses)
+	if len(sandboxes.reserved.all) > 0 {
+		t.Errorf("placeholders are still held: %v", sandboxes.reserved.all)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,7 +60,7 @@ func Probe(ctx context.Context, options Options) *Sandboxes {
 // [Sandboxes.Statuses] or [Sandboxes.Confine], the last two of which wait for as long as that takes. The caller closes
 // what it returns.
 func Later(options Options) *Sandboxes {
-	s := &Sandboxes{reserved: placeholders{uses: map[string]int{}}, options: options, found: make(chan struct{})}
+	s := &Sandboxes{reserved: placeholders{all: map[string]*placeholder{}}, options: options, found: make(chan struct{})}
 	s.lifetime, s.end = context.WithCancelCause(context.Background())
 	return s
 }
@@ -156,21 +155,21 @@ func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
 
 // Key is the same for plans that come to the same on the same files, and only for those, so that a program which was
 // started for one can be kept for the other: unlike [Plan.Key] it tells a place from what has taken its place since. As
-// long as programs keep a place from coming into being, it is missing for them.
+// long as programs keep a place from coming into being, it is missing for them; when somebody else has removed what keeps
+// it, those programs are not kept from it any more, and are not for the plan.
 func (s *Sandboxes) Key(plan *Plan) string {
-	s.reserved.mu.Lock()
-	reserved := maps.Clone(s.reserved.uses)
-	s.reserved.mu.Unlock()
 	same := &Plan{network: plan.network, unrestricted: plan.unrestricted, links: plan.links, rules: make(map[string]rule, len(plan.rules))}
 	var identities []byte
 	for _, r := range plan.sorted() {
-		r.missing = r.missing || reserved[r.path] > 0
+		held, lost := s.reserved.look(r.path)
+		r.missing = r.missing || held
 		same.rules[r.path] = r
 		var stat unix.Stat_t // zero of what is missing
 		if !r.missing {
 			_ = unix.Lstat(r.path, &stat)
+			lost = 0
 		}
-		identities = fmt.Appendf(identities, "%x:%x ", stat.Dev, stat.Ino)
+		identities = fmt.Appendf(identities, "%x:%x:%x ", stat.Dev, stat.Ino, lost)
 	}
 	return same.Key() + string(identities)
 }
