@@ -20,10 +20,10 @@
 // fresh: a plan neither grants nor denies anything there. The program is a grandchild of bubblewrap, whose own two
 // processes have every signal blocked, so that they end with the program and not before it; they are in its process
 // group. If this process is root, /proc and the mounts of devices are read-only inside: to the kernel root is root, also
-// in a namespace, and may write system settings and change the modes of devices; and a stream that is /dev/null becomes
-// that of inside. Root's programs without a network share one namespace that has none. Bubblewrap's process inside has
-// the filter too, since the program may write into its memory. Whoever is told of bubblewrap's end is told 128+n where
-// the program was ended by signal n.
+// in a namespace, and may write system settings and change the modes of devices; a stream that is /dev/null becomes
+// that of inside, and what is mounted outside later does not come in. Root's programs without a network share one
+// namespace that has none. Bubblewrap's process inside has the filter too, since the program may write into its memory.
+// Whoever is told of bubblewrap's end is told 128+n where the program was ended by signal n.
 //
 // # Landlock
 //
@@ -41,5 +41,6 @@
 // of the loopback and, in bubblewrap, abstract sockets. Those must authenticate, this program's own among them. If this process is root, what it makes
 // in a writable place is root's outside too, with the set-user-id bit if it has set it. Nothing limits memory or processor
 // time. A place that is denied where the program cannot write anyway, and that did not exist at the start, is seen when
-// somebody else makes it.
+// somebody else makes it. A place that is also mounted elsewhere is denied only where it is named. In bubblewrap, what is
+// mounted while a program of an ordinary user runs, also by an automounter, comes in as writable as it is outside.
 package sandbox

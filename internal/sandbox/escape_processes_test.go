@@ -39,7 +39,7 @@ var processAttempts = map[string]attempt{
 		return unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
 	}},
 	"set limits":             {make: setLimits},
-	"set priority":           {make: func(s stage) error { return unix.Setpriority(unix.PRIO_PROCESS, s.Server, 0) }},
+	"set priority":           {make: setPriority},
 	"set affinity":           {make: setAffinity},
 	"attach shared memory":   {make: func(s stage) error { return system(unix.SYS_SHMAT, uintptr(s.Shared), 0, unix.SHM_RDONLY) }},
 	"make user namespace":    {make: func(stage) error { return forkWith(unix.CLONE_NEWUSER) }},
@@ -130,6 +130,16 @@ func setLimits(s stage) error {
 		return err
 	}
 	return unix.Prlimit(s.Server, unix.RLIMIT_CORE, &limit, nil)
+}
+
+// setPriority sets the priority to what it is, since to raise it takes privileges.
+func setPriority(s stage) error {
+	const highest = 20 // the call returns 20 less the nice value
+	priority, err := unix.Getpriority(unix.PRIO_PROCESS, s.Server)
+	if err != nil {
+		return err
+	}
+	return unix.Setpriority(unix.PRIO_PROCESS, s.Server, highest-priority)
 }
 
 func setAffinity(s stage) error {

@@ -166,7 +166,8 @@ func launchProgram(program Program, sandboxes *Sandboxes, plan *Plan) (pid int, 
 		return err
 	}
 	if sandboxes == nil {
-		return pid, func() {}, spawn(program)
+		err = spawn(program)
+		return pid, func() {}, err
 	}
 	confinement, err := sandboxes.Confine(plan)
 	if err != nil {

@@ -14,10 +14,11 @@ import (
 )
 
 // The starter is the first program inside every sandbox. It does what has to be done as late as possible, and what
-// bubblewrap cannot: it makes mounts of devices read-only that work all the same, and opens /dev/null from them where a
-// stream is that of outside; it puts the program's streams in place, unblocks signals, keeps every other descriptor from
-// the program, restores the exact environment, sets no_new_privs, drops all capabilities, enforces the rules of
-// Landlock, loads the filter and executes the program, with any argv[0]. If that fails it says so. It is machine code,
+// bubblewrap cannot: it keeps out what is mounted outside from then on, makes mounts of devices read-only that work all
+// the same, and opens /dev/null from them where a stream is that of outside; it puts the program's streams in place,
+// unblocks signals, keeps every other descriptor from the program, restores the exact environment, sets no_new_privs,
+// drops all capabilities, enforces the rules of Landlock, loads the filter and executes the program, with any argv[0].
+// If that fails it says so. It is machine code,
 // because executing this very program again for it would take longer than all the rest.
 //
 // None of this could be done to a thread of this process that then forks. Landlock lets those in one domain trace each

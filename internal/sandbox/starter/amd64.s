@@ -19,6 +19,16 @@
 	cmp	byte ptr [rip+sealed], 0
 	je	place
 
+	mov	edi, -100		# AT_FDCWD
+	lea	rsi, [rip+root]		# what is mounted outside from now on stays there
+	mov	edx, 0x8000		# AT_RECURSIVE
+	lea	r10, [rip+private]
+	mov	r8d, 32
+	mov	eax, 442		# mount_setattr
+	syscall
+	test	rax, rax
+	js	failed
+
 	lea	rsi, [rip+devices]	# no mode or owner of a device can change
 device:
 	mov	edi, -100		# AT_FDCWD
@@ -213,7 +223,11 @@ devices:
 	.asciz	"/dev/urandom"
 	.asciz	"/dev/tty"
 	.byte	0
+root:
+	.asciz	"/"
 	.balign	8
+private:
+	.quad	0, 0, 0x40000, 0	# struct mount_attr: MS_PRIVATE
 readonly:
 	.quad	1, 0, 0, 0		# struct mount_attr: MOUNT_ATTR_RDONLY
 	.balign	8

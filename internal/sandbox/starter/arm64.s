@@ -9,6 +9,15 @@
 	ldrb	w0, [x0]
 	cbz	w0, place
 
+	mov	x0, -100		// AT_FDCWD
+	adr	x1, root
+	mov	x2, 0x8000		// AT_RECURSIVE
+	adr	x3, private
+	mov	x4, 32
+	mov	x8, 442			// mount_setattr
+	svc	0
+	tbnz	x0, 63, failed
+
 	adr	x23, devices
 device:
 	mov	x0, -100		// AT_FDCWD
@@ -193,7 +202,11 @@ devices:
 	.asciz	"/dev/urandom"
 	.asciz	"/dev/tty"
 	.byte	0
+root:
+	.asciz	"/"
 	.balign	8
+private:
+	.quad	0, 0, 0x40000, 0	// struct mount_attr: MS_PRIVATE
 readonly:
 	.quad	1, 0, 0, 0		// struct mount_attr: MOUNT_ATTR_RDONLY
 	.balign	8

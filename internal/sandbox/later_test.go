@@ -1,0 +1,89 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// TestMountsThatComeLaterAreNotWritable mounts a file system while a program of root runs that may only read, as an
+// automounter does as soon as a program asks for one. Where mounts are shared, as they are on most machines, it would
+// come into the program's namespace too, as writable as it is outside.
+func TestMountsThatComeLaterAreNotWritable(t *testing.T) {
+	for backend, want := range map[Backend]string{0: "it wrote", Bubblewrap: "it could not write", Landlock: "it could not write"} {
+		t.Run(strconv.Itoa(int(backend)), func(t *testing.T) {
+			t.Parallel()
+			argv := testproc.Argv("sandbox-later", strconv.Itoa(int(backend)), build(t))
+			command := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+			command.Env = append(os.Environ(), promptExit)
+			command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // what is mounted goes with it
+			output, err := command.Output()
+			if said := strings.TrimSpace(string(output)); err != nil || said != want {
+				t.Errorf("%v: %s, want %s", err, said, want)
+			}
+		})
+	}
+}
+
+func init() { testproc.Register("sandbox-later", mountLater) }
+
+// mountLater BACKEND DIR starts a program, mounts a file system and has the program write into it. It prints what came of
+// that.
+func mountLater(args []string) int {
+	said, err := writeLater(args[0], args[1])
+	if err != nil {
+		said = err.Error()
+	}
+	fmt.Println(said)
+	return 0
+}
+
+func writeLater(backend, dir string) (string, error) {
+	var sandboxes *Sandboxes
+	if b, err := strconv.Atoi(backend); err != nil || b > 0 {
+		sandboxes = Later(Options{Without: others(Backend(b))})
+		defer sandboxes.Close()
+	}
+	later := filepath.Join(dir, "later")
+	if err := errors.Join(
+		unix.Mount("none", dir, "tmpfs", 0, ""), unix.Mount("", dir, "", unix.MS_SHARED, ""), os.Mkdir(later, 0o755),
+	); err != nil {
+		return "", err
+	}
+	policy := Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}}
+	plan, err := policy.Resolve(context.Background(), Surroundings{})
+	if err != nil {
+		return "", err
+	}
+	input, tell, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer input.Close()
+	program := shell("read line; echo x 2>/dev/null >" + later + "/file")
+	program.Files, program.Terminal = []int{int(input.Fd()), 1, 2}, -1
+	pid, release, err := launchProgram(program, sandboxes, plan)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if err := errors.Join(unix.Mount("none", later, "tmpfs", 0, ""), tell.Close()); err != nil {
+		return "", err
+	}
+	reap(pid)
+	if _, err := os.Stat(later + "/file"); err == nil {
+		return "it wrote", nil
+	}
+	return "it could not write", nil
+}
