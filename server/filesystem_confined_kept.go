@@ -164,78 +164,22 @@ func (s *confinedFiles) CloseFile(ctx context.Context, req *execwirev1.CloseFile
 	return response, fromHelper(ctx, file.lease, err)
 }
 
-// uploadPin names an upload that a helper keeps.
-type uploadPin struct {
-	helper any
-	id     string
-}
-
 // keepUpload has a helper stay for as long as it keeps what it has received of an
-// upload, after the stream that brought it.
+// upload, after the stream that brought it, and be found by what it has completed.
 func (s *confinedFiles) keepUpload(ctx context.Context, lease *filehelper.Lease, id string) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), closePatience, context.DeadlineExceeded)
 	defer cancel()
 	state, err := execwirev1.NewFileSystemServiceClient(lease.Conn()).GetUpload(forwarded(ctx), &execwirev1.GetUploadRequest{UploadId: id})
-	s.server.unpinUpload(uploadPin{lease.Helper(), id})
-	if err != nil || state.GetComplete() {
+	retention := s.server.cfg.Limits.UploadRetention
+	if unknown := err != nil && status.Code(err) != codes.DeadlineExceeded; unknown || retention <= 0 {
+		lease.Forget(id)
 		return
 	}
-	s.server.pinUpload(uploadPin{lease.Helper(), id}, lease.Again())
-}
-
-// pin keeps a helper.
-type pin struct {
-	lease *filehelper.Lease
-	timer *time.Timer
-}
-
-func (s *Server) pinUpload(key uploadPin, lease *filehelper.Lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if old := s.pins[key]; old != nil {
-		old.timer.Stop()
-		old.lease.Release()
-	}
-	if s.pins == nil {
-		s.pins = make(map[uploadPin]*pin)
-	}
-	p := &pin{lease: lease}
-	p.timer = time.AfterFunc(s.cfg.Limits.UploadRetention, func() { s.unpin(key, p) })
-	s.pins[key] = p
-}
-
-func (s *Server) unpinUpload(key uploadPin) {
-	s.mu.Lock()
-	p := s.pins[key]
-	s.mu.Unlock()
-	if p != nil {
-		s.unpin(key, p)
-	}
-}
-
-func (s *Server) unpin(key uploadPin, p *pin) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.timer.Stop()
-	if s.pins[key] == p {
-		delete(s.pins, key)
-	}
-	p.lease.Release()
-}
-
-// unpinAll gives up all pins.
-func (s *Server) unpinAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, p := range s.pins {
-		p.timer.Stop()
-		p.lease.Release()
-		delete(s.pins, key)
-	}
+	lease.Keep(id, !state.GetComplete(), retention)
 }
 
 // GetUpload implements the RPC. It names no policy: of the helpers of the caller
-// the one is asked first that was used last.
+// that have an upload of that id the one is asked first that was used last.
 func (s *confinedFiles) GetUpload(ctx context.Context, req *execwirev1.GetUploadRequest) (*execwirev1.GetUploadResponse, error) {
 	response, err := s.fileSystemService.GetUpload(ctx, req)
 	if failed, is := err.(*fsops.Error); !is || failed.Kind != fsops.UploadNotFound {
@@ -249,7 +193,7 @@ func (s *confinedFiles) GetUpload(ctx context.Context, req *execwirev1.GetUpload
 	if !ok {
 		return nil, err
 	}
-	leases := set.Leases()
+	leases := set.Having(req.GetUploadId())
 	defer func() {
 		for _, lease := range leases {
 			lease.Release()

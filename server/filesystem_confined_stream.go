@@ -95,8 +95,12 @@ func (s *confinedFiles) UploadFile(stream uploadStream) error {
 		return s.fileSystemService.UploadFile(&begunUpload{uploadStream: stream, first: first})
 	}
 	defer lease.Release()
+	id := head.GetUploadId()
+	if id != "" {
+		lease.Keep(id, true, 0)
+	}
 	response, err := s.upload(stream, lease, head)
-	if id := head.GetUploadId(); id != "" {
+	if id != "" {
 		s.keepUpload(stream.Context(), lease, id)
 	}
 	if err != nil {

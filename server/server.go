@@ -116,9 +116,6 @@ type Server struct {
 	receivers sync.WaitGroup // goroutines that outlive their handler by a moment
 	helpers   *filehelper.Pool
 	keptFiles atomic.Uint64 // the last id of a file that a helper has open
-
-	mu   sync.Mutex
-	pins map[uploadPin]*pin // guarded by mu
 }
 
 // New returns a server that is ready to be registered.
@@ -155,7 +152,6 @@ func (s *Server) EndWatches() { s.endWatch(drainingError()) }
 // after the gRPC server and every in-process channel have stopped.
 func (s *Server) Close() {
 	s.EndWatches()
-	s.unpinAll()
 	s.helpers.Close()
 	s.receivers.Wait()
 	s.uploads.Close()

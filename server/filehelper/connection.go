@@ -24,11 +24,11 @@ const (
 // errTooLong is why a helper is ended that does not come up.
 var errTooLong = errors.New("the helper took too long to come up")
 
-// begin starts a helper and waits until it answers.
+// begin starts a helper and waits until it answers. Of one that does not it returns the process, which has ended.
 func begin(ctx context.Context, start Start, messageBytes int) (*sandbox.Helper, *grpc.ClientConn, error) {
 	process, err := start(ctx)
 	if err != nil {
-		return nil, nil, notStarted(ctx, nil, err)
+		return nil, nil, err
 	}
 	conn, err := grpc.NewClient("passthrough:///file-helper",
 		grpc.WithContextDialer(once(process.Conn())),
@@ -46,7 +46,7 @@ func begin(ctx context.Context, start Start, messageBytes int) (*sandbox.Helper,
 	if err != nil {
 		process.Kill()
 		process.Close()
-		return nil, nil, notStarted(ctx, process, err)
+		return process, nil, err
 	}
 	return process, conn, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/execwire/execwire/internal/sandbox"
 )
@@ -18,14 +19,16 @@ type Options struct {
 	PerSession, Total int
 	// Idle is how long one stays that nobody uses.
 	Idle time.Duration
+	// Patience is how long one may take to come up. 0: [DefaultPatience].
+	Patience time.Duration
 	// MessageBytes is the largest message that a helper sends.
 	MessageBytes int
 	// Logger is told of helpers that end by themselves. Nil discards.
 	Logger *slog.Logger
 }
 
-// startPatience is how long a helper may take to come up on a machine that has other things to do.
-const startPatience = 20 * time.Second
+// DefaultPatience is how long a helper may take to come up on a machine that has other things to do.
+const DefaultPatience = 20 * time.Second
 
 // Start starts a helper; see [sandbox.Confinement.StartHelper].
 type Start func(ctx context.Context) (*sandbox.Helper, error)
@@ -45,14 +48,35 @@ type Pool struct {
 	mu     sync.Mutex
 	all    map[*helper]struct{} // guarded by mu; those in sets
 	closed bool                 // guarded by mu
+
+	places places
 }
+
+// places are what each process has one of, from before it is started until nothing is left of it: those too that have
+// given way.
+type places chan struct{}
+
+// take waits for a place.
+func (p places) take(ctx context.Context) error {
+	select {
+	case p <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p places) giveBack() { <-p }
 
 // NewPool returns a pool that has no helper yet.
 func NewPool(options Options) *Pool {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Pool{options: options, all: make(map[*helper]struct{})}
+	if options.Patience == 0 {
+		options.Patience = DefaultPatience
+	}
+	return &Pool{options: options, all: make(map[*helper]struct{}), places: make(places, options.Total)}
 }
 
 // Close ends all helpers, has calls that use them fail, and waits until nothing is left of them.
@@ -75,33 +99,44 @@ type helper struct {
 	ctx context.Context // until it is not needed any more
 	end context.CancelCauseFunc
 
-	ready   chan struct{}    // closed when what follows is set
-	err     error            // it was not started
-	process *sandbox.Helper  // nil if it was not
-	conn    *grpc.ClientConn // nil if it was not
+	ready chan struct{}    // closed when what follows is set
+	err   error            // it was not started
+	conn  *grpc.ClientConn // nil if it was not
 
 	// Guarded by the pool's mu.
 	users int
-	used  time.Time   // by the last of them
-	timer *time.Timer // while nobody uses it
+	used  time.Time        // by the last of them
+	timer *time.Timer      // while nobody uses it
+	kept  map[string]*kept // by name
 }
 
-// run starts a helper, and clears up after it.
+// run starts a helper when those are gone that gave way, and clears up after it.
 func (p *Pool) run(h *helper, start Start) {
-	ctx, cancel := context.WithTimeoutCause(h.ctx, startPatience, errTooLong)
-	process, conn, err := begin(ctx, start, p.options.MessageBytes)
+	var process *sandbox.Helper
+	var conn *grpc.ClientConn
+	ctx, cancel := context.WithTimeoutCause(h.ctx, p.options.Patience, errTooLong)
+	err := h.set.places.take(ctx)
+	if err == nil {
+		defer h.set.places.giveBack()
+		if err = p.places.take(ctx); err == nil {
+			defer p.places.giveBack()
+			process, conn, err = begin(ctx, start, p.options.MessageBytes)
+		}
+	}
+	if err != nil {
+		err = notStarted(ctx, process, err)
+	}
 	cancel()
-	h.process, h.conn, h.err = process, conn, err
+	h.conn, h.err = conn, err
 	close(h.ready)
 	if err != nil {
 		p.drop(h)
 		return
 	}
-	select {
-	case <-h.ctx.Done():
-	case <-process.Done():
-		p.options.Logger.Warn("a helper for sandboxed calls about files has ended by itself", "said", process.Complaint())
+	if conn.WaitForStateChange(h.ctx, connectivity.Ready) { // also when it says what is not gRPC, and goes on
 		p.drop(h)
+		process.Close()
+		p.options.Logger.Warn("a helper for sandboxed calls about files has ended by itself", "said", process.Complaint())
 	}
 	_ = conn.Close()
 	process.Close()
@@ -132,6 +167,10 @@ func (p *Pool) removeLocked(h *helper) bool {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
+	for _, k := range h.kept {
+		k.stop()
+	}
+	h.kept = nil
 	h.end(errGone)
 	return true
 }

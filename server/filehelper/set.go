@@ -3,11 +3,6 @@ package filehelper
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
-	"time"
-
-	"google.golang.org/grpc"
 )
 
 // LimitError says that there are too many helpers, all of which are in use.
@@ -26,13 +21,14 @@ func (e *LimitError) Error() string {
 type Set struct {
 	pool    *Pool
 	emptied func()
+	places  places
 	byKey   map[string]*helper // guarded by the pool's mu
 	closed  bool               // guarded by the pool's mu
 }
 
 // NewSet returns an empty set. emptied is called whenever its last helper has gone, without a lock held.
 func (p *Pool) NewSet(emptied func()) *Set {
-	return &Set{pool: p, emptied: emptied, byKey: make(map[string]*helper)}
+	return &Set{pool: p, emptied: emptied, places: make(places, p.options.PerSession), byKey: make(map[string]*helper)}
 }
 
 // IsEmpty reports whether there is no helper. It never blocks.
@@ -165,70 +161,4 @@ func (h *helper) take() {
 		h.timer.Stop()
 		h.timer = nil
 	}
-}
-
-// Leases returns a lease of each helper that has come up, the last used first.
-func (s *Set) Leases() []*Lease {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	var leases []*Lease
-	for _, h := range s.byKey {
-		select {
-		case <-h.ready:
-			if h.err == nil {
-				h.take()
-				leases = append(leases, &Lease{helper: h})
-			}
-		default:
-		}
-	}
-	slices.SortFunc(leases, func(a, b *Lease) int { return b.helper.used.Compare(a.helper.used) })
-	return leases
-}
-
-// Lease is the right to use a helper, which does not give way meanwhile.
-type Lease struct {
-	helper *helper
-	once   sync.Once
-}
-
-// Conn is the connection to the helper. Calls on it fail with codes.Unavailable when the helper has ended.
-func (l *Lease) Conn() grpc.ClientConnInterface { return l.helper.conn }
-
-// Again returns one more lease of the same helper.
-func (l *Lease) Again() *Lease {
-	p := l.helper.set.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l.helper.take()
-	return &Lease{helper: l.helper}
-}
-
-// Helper is the same for leases of the same helper, for use as a key.
-func (l *Lease) Helper() any { return l.helper }
-
-// Closed reports whether the helper was ended because its session has.
-func (l *Lease) Closed() bool {
-	p := l.helper.set.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return l.helper.set.closed || p.closed
-}
-
-// Ended is closed when the helper is not of use any more.
-func (l *Lease) Ended() <-chan struct{} { return l.helper.ctx.Done() }
-
-// Release gives the lease back. It may be called more than once.
-func (l *Lease) Release() {
-	l.once.Do(func() {
-		h, p := l.helper, l.helper.set.pool
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		h.users--
-		if _, there := p.all[h]; h.users > 0 || !there {
-			return
-		}
-		h.used = time.Now()
-		h.timer = time.AfterFunc(p.options.Idle, func() { p.expire(h) })
-	})
 }

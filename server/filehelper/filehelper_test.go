@@ -1,0 +1,344 @@
+package filehelper_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/server/filehelper"
+)
+
+// helperVerb makes this program a helper of tests, and muteVerb one that never answers.
+const (
+	helperVerb = "filehelper-test-helper"
+	muteVerb   = "filehelper-test-mute"
+)
+
+// hang is how long a test waits for what must happen.
+const hang = 2 * time.Minute
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	if len(os.Args) == 2 && (os.Args[1] == helperVerb || os.Args[1] == muteVerb) {
+		conn, err := sandbox.HelperConn()
+		if err != nil {
+			unix.Exit(1)
+		}
+		for os.Args[1] == muteVerb {
+			if n, err := conn.Read(make([]byte, 1024)); n == 0 && err != nil {
+				unix.Exit(0)
+			}
+		}
+		filehelper.Serve(conn, 1<<20, func(grpc.ServiceRegistrar) {}, grpc.UnknownServiceHandler(handlerOf(conn)))
+		unix.Exit(0)
+	}
+	leakcheck.Main(m)
+}
+
+// handlerOf does what the name of a method says.
+func handlerOf(conn net.Conn) grpc.StreamHandler {
+	var mu sync.Mutex
+	hanging := 0
+	change := func(by int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		hanging += by
+		return hanging
+	}
+	return func(_ any, stream grpc.ServerStream) error {
+		if err := stream.RecvMsg(new(emptypb.Empty)); err != nil {
+			return err
+		}
+		answer := 0
+		switch method, _ := grpc.MethodFromServerStream(stream); method {
+		case "/test/pid":
+			answer = os.Getpid()
+		case "/test/hang":
+			change(1)
+			defer change(-1)
+			<-stream.Context().Done()
+			return stream.Context().Err()
+		case "/test/hanging":
+			answer = change(0)
+		case "/test/loud":
+			_, _ = os.Stderr.Write(bytes.Repeat([]byte("much "), 1<<20))
+		case "/test/garbage":
+			_, _ = conn.Write(bytes.Repeat([]byte("no gRPC "), 1<<10))
+			select {}
+		}
+		return stream.SendMsg(wrapperspb.Int64(int64(answer)))
+	}
+}
+
+// fixture is a pool, and what starts helpers for it.
+type fixture struct {
+	*filehelper.Pool
+	t       *testing.T
+	ctx     context.Context
+	confine *sandbox.Confinement
+}
+
+func newFixture(t *testing.T, options filehelper.Options) *fixture {
+	t.Helper()
+	sandboxes := sandbox.Probe(t.Context(), sandbox.Options{Without: []sandbox.Backend{sandbox.Bubblewrap}})
+	t.Cleanup(sandboxes.Close)
+	policy := sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialRoot, Access: sandbox.AccessRead}}}
+	plan, err := policy.Resolve(t.Context(), sandbox.Surroundings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	confine, err := sandboxes.Confine(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
+	t.Cleanup(cancel)
+	options.MessageBytes = 1 << 20
+	f := &fixture{Pool: filehelper.NewPool(options), t: t, ctx: ctx, confine: confine}
+	t.Cleanup(f.Close)
+	return f
+}
+
+// starts returns what starts this program with a verb.
+func (f *fixture) starts(verb string) filehelper.Start {
+	return func(ctx context.Context) (*sandbox.Helper, error) {
+		return f.confine.StartHelper(ctx, []string{"helper", verb}, []string{"GORACE=atexit_sleep_ms=0"})
+	}
+}
+
+func (f *fixture) newSet() *filehelper.Set { return f.NewSet(func() {}) }
+
+// use returns a lease of a helper that works.
+func (f *fixture) use(set *filehelper.Set, key string) *filehelper.Lease {
+	f.t.Helper()
+	lease, err := set.Use(f.ctx, key, f.starts(helperVerb))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(lease.Release)
+	return lease
+}
+
+func call(ctx context.Context, lease *filehelper.Lease, method string) (int, error) {
+	answer := new(wrapperspb.Int64Value)
+	err := lease.Conn().Invoke(ctx, "/test/"+method, new(emptypb.Empty), answer)
+	return int(answer.GetValue()), err
+}
+
+func (f *fixture) answer(lease *filehelper.Lease, method string) int {
+	f.t.Helper()
+	n, err := call(f.ctx, lease, method)
+	if err != nil {
+		f.t.Fatal(method, err)
+	}
+	return n
+}
+
+func TestHelperThatDoesNotComeUpIsEnded(t *testing.T) {
+	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute, Patience: 100 * time.Millisecond})
+	set, mute := f.newSet(), (*sandbox.Helper)(nil)
+	_, err := set.Use(f.ctx, "key", func(ctx context.Context) (_ *sandbox.Helper, err error) {
+		mute, err = f.starts(muteVerb)(context.WithoutCancel(ctx))
+		return mute, err
+	})
+	if refused, is := errors.AsType[*sandbox.Error](err); !is || refused.Kind != sandbox.NotStarted {
+		t.Errorf("it fails with %v", err)
+	}
+	select {
+	case <-mute.Done():
+	default:
+		t.Error("it goes on")
+	}
+	if !set.IsEmpty() {
+		t.Error("it is kept")
+	}
+}
+
+// A helper that says what nobody understands, and goes on, is ended like one that has ended itself.
+func TestHelperThatSpeaksSomethingElseIsReplaced(t *testing.T) {
+	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
+	set := f.newSet()
+	lease := f.use(set, "key")
+	first := f.answer(lease, "pid")
+	if _, err := call(f.ctx, lease, "garbage"); status.Code(err) == codes.OK || f.ctx.Err() != nil {
+		t.Errorf("garbage is answered with %v", err)
+	}
+	select {
+	case <-lease.Ended():
+	case <-f.ctx.Done():
+		t.Fatal("it is still of use")
+	}
+	if again := f.answer(f.use(set, "key"), "pid"); again == first {
+		t.Error("it is used again")
+	}
+	if err := unix.Kill(first, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("it goes on: %v", err)
+	}
+}
+
+func TestHelperMaySayMuch(t *testing.T) {
+	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
+	f.answer(f.use(f.newSet(), "key"), "loud")
+}
+
+func TestCancelledCallsEndInTheHelper(t *testing.T) {
+	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
+	lease := f.use(f.newSet(), "key")
+	ctx, cancel := context.WithCancel(f.ctx)
+	var calls sync.WaitGroup
+	for range 50 {
+		calls.Go(func() {
+			if _, err := call(ctx, lease, "hang"); status.Code(err) != codes.Canceled {
+				t.Error(err)
+			}
+		})
+	}
+	for f.answer(lease, "hanging") < 50 {
+	}
+	cancel()
+	calls.Wait()
+	for f.answer(lease, "hanging") > 0 {
+	}
+}
+
+// One that is stopped harms nobody who does not use it, and ends with the rest.
+func TestStoppedHelperHoldsNobodyElseUp(t *testing.T) {
+	f := newFixture(t, filehelper.Options{PerSession: 2, Total: 2, Idle: time.Minute})
+	set := f.newSet()
+	stopped, other := f.use(set, "stopped"), f.use(set, "other")
+	stopped.Keep("its", true, time.Minute)
+	other.Keep("other's", true, time.Minute)
+	pid := f.answer(stopped, "pid")
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	answered := make(chan error)
+	go func() {
+		_, err := call(ctx, stopped, "pid")
+		answered <- err
+	}()
+	for range 100 {
+		f.answer(other, "pid")
+	}
+	having := set.Having("other's")
+	if len(having) != 1 {
+		t.Fatal(having)
+	}
+	f.answer(having[0], "pid")
+	having[0].Release()
+	cancel()
+	if err := <-answered; status.Code(err) != codes.Canceled {
+		t.Error(err)
+	}
+	f.Close()
+	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("it goes on: %v", err)
+	}
+}
+
+// However fast callers come with other keys, and give up, there are no more processes than there may be: those too count
+// that are about to end.
+func TestHelpersThatGiveWayCount(t *testing.T) {
+	f := newFixture(t, filehelper.Options{PerSession: 2, Total: 3, Idle: time.Minute})
+	var mu sync.Mutex
+	var begun []*sandbox.Helper
+	starting := 0
+	start := func(ctx context.Context) (*sandbox.Helper, error) {
+		mu.Lock()
+		starting++
+		begun = slices.DeleteFunc(begun, func(h *sandbox.Helper) bool {
+			select {
+			case <-h.Done():
+				return true
+			default:
+				return false
+			}
+		})
+		if n := len(begun) + starting; n > 3 {
+			t.Errorf("there are %d", n)
+		}
+		mu.Unlock()
+		h, err := f.starts(helperVerb)(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		starting--
+		if h != nil {
+			begun = append(begun, h)
+		}
+		return h, err
+	}
+	var callers sync.WaitGroup
+	for i := range 4 {
+		callers.Go(func() {
+			set := f.newSet()
+			for j := range 8 {
+				ctx, cancel := context.WithCancel(f.ctx)
+				if j%2 == 0 {
+					cancel()
+				}
+				lease, err := set.Use(ctx, fmt.Sprint(i, j), start)
+				limit := (*filehelper.LimitError)(nil)
+				if err != nil && !errors.As(err, &limit) && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				if lease != nil {
+					lease.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	callers.Wait()
+}
+
+func TestHelperStaysForWhatItHas(t *testing.T) {
+	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
+	set := f.newSet()
+	lease := f.use(set, "a")
+	lease.Keep("pinned", true, 0)
+	lease.Keep("noted", false, 0)
+	lease.Release()
+	if _, err := set.Use(f.ctx, "b", f.starts(helperVerb)); err == nil {
+		t.Error("it gave way")
+	} else if limit, is := errors.AsType[*filehelper.LimitError](err); !is || limit.Limit != 1 {
+		t.Error(err)
+	}
+	for name, want := range map[string]int{"pinned": 1, "noted": 1, "neither": 0} {
+		having := set.Having(name)
+		if len(having) != want {
+			t.Errorf("%s: %d", name, len(having))
+		}
+		for _, l := range having {
+			l.Release()
+		}
+	}
+	lease.Keep("pinned", true, time.Nanosecond)
+	for len(set.Having("pinned")) > 0 {
+	}
+	set.Close()
+	if len(set.Having("noted")) > 0 || !set.IsEmpty() {
+		t.Error("it stays for what may be gone")
+	}
+	lease.Keep("late", true, 0)
+	if _, err := set.Use(f.ctx, strconv.Itoa(1), f.starts(helperVerb)); !errors.Is(err, filehelper.ErrClosed) {
+		t.Error(err)
+	}
+}
