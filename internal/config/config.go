@@ -103,7 +103,7 @@ type Config struct {
 	// SandboxBackends are what sandboxes are made with.
 	SandboxBackends []string `name:"sandbox_backends" default:"auto" unit:"names" help:"What confines processes and calls about files: a list out of bubblewrap and landlock, auto for whichever of them works here, or off. The strongest that can enforce a policy is used; a request that none can is refused."`
 	// Bubblewrap is the program that one of them is.
-	Bubblewrap string `name:"bubblewrap" default:"" unit:"path" help:"The program bwrap, an absolute path. Empty is the first one in PATH."`
+	Bubblewrap string `name:"bubblewrap" default:"" unit:"path" help:"The program bwrap, an absolute path. Empty is the first one in PATH. One that others than root and the server's user can replace is not used."`
 	// RequiredSandbox confines everything.
 	RequiredSandbox string `name:"require_sandbox" default:"off" unit:"choice" help:"The sandbox of every process and every call about files, which requests narrow and never widen: off, read-only, workspace-write, or the absolute path of a file with a SandboxPolicy as JSON of protobuf, which nobody but its owner may be able to write. A server that cannot enforce it does not start. If it restricts the network, no requests over HTTP are made for clients."`
 	// SandboxWritableRoots is what may be written to in it.

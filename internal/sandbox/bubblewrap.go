@@ -57,6 +57,7 @@ func expressBubblewrap(program string, plan *Plan, starters *starterFiles, netwo
 		}
 		b.mounts = append(b.mounts, m)
 	}
+	b.protectItself(steps)
 	slices.SortFunc(b.mounts, func(a, b mount) int { return comparePaths(a.path, b.path) })
 	return b, nil
 }
@@ -75,6 +76,20 @@ func (b *bubblewrap) pin(above []step, path string) {
 			b.mounts = append(b.mounts, mount{path: dir, access: AccessWrite})
 		}
 	}
+}
+
+// protectItself keeps the program bwrap, which the next start runs outside, from being replaced where it is in a writable
+// place.
+func (b *bubblewrap) protectItself(steps []step) {
+	if b.plan.unrestricted || b.plan.Access(b.program) != AccessWrite {
+		return
+	}
+	if i := slices.IndexFunc(b.mounts, func(m mount) bool { return m.path == b.program }); i >= 0 {
+		b.mounts[i].access = AccessRead
+		return
+	}
+	b.pin(steps, b.program)
+	b.mounts = append(b.mounts, mount{path: b.program, access: AccessRead})
 }
 
 func (b *bubblewrap) report() Report {

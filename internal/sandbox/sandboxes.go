@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -14,7 +12,8 @@ import (
 
 // Options say how to find out what works.
 type Options struct {
-	// Bubblewrap is the absolute path of the program bwrap. Empty: the first in an absolute directory of PATH.
+	// Bubblewrap is the absolute path of the program bwrap. Empty: the first in an absolute directory of PATH. It is not
+	// used if others than root and this user can replace it.
 	Bubblewrap string
 	// Without are backends that are not to be used.
 	Without []Backend
@@ -108,25 +107,6 @@ func (s *Sandboxes) Close() {
 	}
 	s.starters.close()
 	s.network.close()
-}
-
-func findBubblewrap(path string) (string, error) {
-	if path != "" {
-		if !filepath.IsAbs(path) {
-			return "", errors.New("the path of bwrap is not absolute; give an absolute path")
-		}
-		if _, err := os.Stat(path); err != nil {
-			return "", err
-		}
-		return path, nil
-	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		candidate := filepath.Join(dir, "bwrap")
-		if info, err := os.Stat(candidate); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return candidate, nil
-		}
-	}
-	return "", errors.New("there is no program bwrap in PATH; install the package bubblewrap")
 }
 
 // Statuses says of each backend whether it works here, the strongest first.
