@@ -1,12 +1,14 @@
 package filehelper_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/internal/testproc"
 	"github.com/execwire/execwire/server/filehelper"
 )
 
@@ -34,7 +37,10 @@ const (
 // hang is how long a test waits for what must happen.
 const hang = 2 * time.Minute
 
+func init() { testproc.Register("filehelper-server", serveUntilKilled) }
+
 func TestMain(m *testing.M) {
+	testproc.Main()
 	sandbox.Main()
 	if len(os.Args) == 2 && (os.Args[1] == helperVerb || os.Args[1] == muteVerb) {
 		conn, err := sandbox.HelperConn()
@@ -95,12 +101,14 @@ type fixture struct {
 	confine *sandbox.Confinement
 }
 
+// whole is a policy by which everything can be read.
+var whole = sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialRoot, Access: sandbox.AccessRead}}}
+
 func newFixture(t *testing.T, options filehelper.Options) *fixture {
 	t.Helper()
 	sandboxes := sandbox.Probe(t.Context(), sandbox.Options{Without: []sandbox.Backend{sandbox.Bubblewrap}})
 	t.Cleanup(sandboxes.Close)
-	policy := sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialRoot, Access: sandbox.AccessRead}}}
-	plan, err := policy.Resolve(t.Context(), sandbox.Surroundings{})
+	plan, err := whole.Resolve(t.Context(), sandbox.Surroundings{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +127,7 @@ func newFixture(t *testing.T, options filehelper.Options) *fixture {
 // starts returns what starts this program with a verb.
 func (f *fixture) starts(verb string) filehelper.Start {
 	return func(ctx context.Context) (*sandbox.Helper, error) {
-		return f.confine.StartHelper(ctx, []string{"helper", verb}, []string{"GORACE=atexit_sleep_ms=0"})
+		return f.confine.StartHelper(ctx, []string{"helper", verb}, []string{testproc.PromptExit})
 	}
 }
 
@@ -340,5 +348,76 @@ func TestHelperStaysForWhatItHas(t *testing.T) {
 	lease.Keep("late", true, 0)
 	if _, err := set.Use(f.ctx, strconv.Itoa(1), f.starts(helperVerb)); !errors.Is(err, filehelper.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// serveUntilKilled BACKEND has a helper that is confined without a backend, with a call in flight, and says so.
+func serveUntilKilled(args []string) int {
+	without := sandbox.Bubblewrap
+	if args[0] == sandbox.Landlock.String() {
+		without = sandbox.Landlock
+	}
+	ctx := context.Background()
+	sandboxes := sandbox.Probe(ctx, sandbox.Options{Without: []sandbox.Backend{without}})
+	plan, err := whole.Resolve(ctx, sandbox.Surroundings{})
+	if err != nil {
+		return 1
+	}
+	confine, err := sandboxes.Confine(plan)
+	if err != nil {
+		return 1
+	}
+	pool := filehelper.NewPool(filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute, MessageBytes: 1 << 20})
+	lease, err := pool.NewSet(func() {}).Use(ctx, "key", func(ctx context.Context) (*sandbox.Helper, error) {
+		return confine.StartHelper(ctx, []string{"helper", helperVerb}, []string{testproc.PromptExit})
+	})
+	if err != nil {
+		return 1
+	}
+	go call(ctx, lease, "hang")
+	for n := 0; n == 0; {
+		if n, err = call(ctx, lease, "hanging"); err != nil {
+			return 1
+		}
+	}
+	fmt.Println("there it is")
+	select {}
+}
+
+// A server that is killed takes its helpers along. They are adopted by this program then, which sees them end.
+func TestHelpersEndWithAServerThatIsKilled(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	for _, without := range []sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock} {
+		argv := testproc.Argv("filehelper-server", without.String())
+		command := exec.Command(argv[0], argv[1:]...)
+		said, err := command.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(said).ReadString('\n')
+		if err != nil {
+			t.Error(line, err)
+		}
+		if err := command.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = command.Wait()
+		adopted := 0
+		for {
+			if _, err := unix.Wait4(-1, nil, 0, nil); errors.Is(err, unix.ECHILD) {
+				break
+			} else if err == nil {
+				adopted++
+			}
+		}
+		if adopted == 0 {
+			t.Error("it had no helper")
+		}
 	}
 }

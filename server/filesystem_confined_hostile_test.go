@@ -1,0 +1,152 @@
+package server_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// ordinaryUser is one that owns nothing.
+const ordinaryUser = 65534
+
+// letPass lets everybody reach a directory for tests.
+func letPass(t *testing.T, dir string) {
+	t.Helper()
+	for ; strings.HasPrefix(dir, os.TempDir()); dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err == nil && info.Mode()&0o001 == 0 {
+			err = os.Chmod(dir, info.Mode()|0o011)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A server of an ordinary user confines what it is asked to as one of root does.
+func TestConfinedFileCallsOfAnOrdinaryUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("run the tests as root: they have to be another user too")
+	}
+	dir := t.TempDir()
+	letPass(t, dir)
+	program, work := dir+"/program", dir+"/work"
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	to, err := os.OpenFile(program, os.O_WRONLY|os.O_CREATE, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(to, self)
+	if err := errors.Join(err, to.Close(), os.Mkdir(work, 0o755), os.Chown(work, ordinaryUser, ordinaryUser)); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), program, "-test.v",
+		"-test.run=^(TestFileCallsAreConfined|TestConfinedFileCallsDoNotEscape|TestConfinedFileCallsFailAsOthers|TestKilledFileHelper)$")
+	command.Dir = work
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
+	command.Env = []string{testproc.PromptExit, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + work}
+	output, err := command.CombinedOutput()
+	if err != nil || strings.Count(string(output), "\n--- PASS: ") != 4 {
+		t.Errorf("%v:\n%s", err, output)
+	}
+}
+
+// The name after a link that leads out is not looked for where the link leads, and
+// what happens there is not told.
+func TestConfinedFileCallsAfterLinks(t *testing.T) {
+	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
+		_, work, outside := workplace(t)
+		if err := errors.Join(os.Mkdir(outside+"/below", 0o755), os.Symlink(outside+"/below", work+"/link")); err != nil {
+			t.Fatal(err)
+		}
+		f, policy := newFixture(t, withSandboxes(sandboxes)), policyOf("+"+work)
+		resp, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: work + "/link/../file", Sandbox: policy})
+		if string(resp.GetData()) == "secret" {
+			t.Error("read")
+		}
+		if err != nil {
+			expectRefused(t, "read", err)
+		}
+		_, _ = f.files.WriteFile(f.ctx, &execwirev1.WriteFileRequest{Path: work + "/link/../file", Data: []byte("x"), Sandbox: policy})
+		_, _ = f.files.RemovePath(f.ctx, &execwirev1.RemovePathRequest{Path: work + "/link/../file", Sandbox: policy})
+		if content, err := os.ReadFile(outside + "/file"); err != nil || string(content) != "secret" {
+			t.Errorf("outside is %q, %v", content, err)
+		}
+		for _, path := range []string{work + "/link", work + "/link/.."} {
+			stream, err := f.files.WatchDirectory(f.ctx, &execwirev1.WatchDirectoryRequest{Path: path, Sandbox: policy})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if err != nil {
+				expectRefused(t, "watch "+path, err)
+			} else if path == work+"/link" {
+				t.Error("what is outside is watched")
+			}
+		}
+	})
+}
+
+// A handle that is not used is closed in the helper too, which may give way then.
+func TestIdleConfinedHandlesAreClosed(t *testing.T) {
+	_, work, outside := workplace(t)
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
+		s.limits.FileHelpers, s.limits.FileHandleIdle = 1, 10*time.Millisecond
+	})
+	open := &execwirev1.OpenFileRequest{HandleId: "h", Path: work + "/file", Mode: execwirev1.OpenMode_OPEN_MODE_READ, Sandbox: policyOf(work)}
+	if _, err := f.files.OpenFile(f.ctx, open); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: outside + "/file", Sandbox: policyOf(outside)})
+		if err == nil {
+			break
+		}
+		expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS)
+	}
+	_, err := f.files.ReadBlock(f.ctx, &execwirev1.ReadBlockRequest{HandleId: "h", Length: 1})
+	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND)
+}
+
+// A handle is its session's, and another principal has no session of the first:
+// neither finds the file that a helper has open, under the helper's id or its own.
+func TestConfinedHandlesAreNobodyElses(t *testing.T) {
+	_, work, _ := workplace(t)
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)))
+	open := func(id, session string, p *execwirev1.SandboxPolicy) error {
+		_, err := f.files.OpenFile(f.ctx, &execwirev1.OpenFileRequest{HandleId: id, SessionId: session,
+			Path: work + "/file", Mode: execwirev1.OpenMode_OPEN_MODE_READ, Sandbox: p})
+		return err
+	}
+	leased := f.attach(&execwirev1.SessionAttach{}).attached.GetSession().GetSessionId()
+	if err := errors.Join(open("mine", leased, policyOf(work)), open("other", "", policyOf(work))); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ id, session string }{{"mine", ""}, {"other", leased}, {"1", ""}, {"2", ""}, {"1", leased}, {"2", leased}} {
+		_, err := f.files.ReadBlock(f.ctx, &execwirev1.ReadBlockRequest{HandleId: tt.id, SessionId: tt.session, Length: 1})
+		expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND)
+		if _, err := f.files.CloseFile(f.ctx, &execwirev1.CloseFileRequest{HandleId: tt.id, SessionId: tt.session}); err != nil {
+			t.Error(err)
+		}
+	}
+	for id, session := range map[string]string{"mine": leased, "other": ""} {
+		if _, err := f.files.ReadBlock(f.ctx, &execwirev1.ReadBlockRequest{HandleId: id, SessionId: session, Length: 1}); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
