@@ -43,7 +43,7 @@ func (h *placeholders) hold(path string, l *launch) (bool, error) {
 	name := filepath.Base(path)
 	err = unix.Mkdirat(dir, name, 0o755)
 	switch {
-	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES):
+	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && !owned(dir):
 		return false, nil // this user cannot make it, and the program is this user with less power
 	case err != nil && !errors.Is(err, unix.EEXIST):
 		return false, err
@@ -91,6 +91,12 @@ func (h *placeholders) look(path string) (held bool, lost int) {
 		return false, p.lost + 1 // which it will be when it is held
 	}
 	return p.is(&found), p.lost
+}
+
+// owned tells whether this user may change the mode of an open directory, and then make something in it after all.
+func owned(dir int) bool {
+	var stat unix.Stat_t
+	return unix.Fstat(dir, &stat) != nil || stat.Uid == uint32(unix.Geteuid())
 }
 
 // release gives up what was held, parents before what is below them.
