@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -32,6 +34,8 @@ type sandboxReader struct {
 	roots []string    // that project_roots stands for
 	// dynamic is whether what the policy says depends on cwd.
 	dynamic bool
+	// patterns is how many there are by now.
+	patterns int
 }
 
 // sandboxParams are the parameter sandbox. Exactly one of permissions, the older
@@ -127,6 +131,9 @@ var contextMembers = []string{
 	"windowsSandboxProxySettingsMode", "useLegacyLandlock", "sandboxOverride",
 }
 
+// maxRoots is the most project roots of a request.
+const maxRoots = 1000
+
 // readPlaces reads the directories that a policy refers to. The project roots of
 // older clients, whose paths are no URIs, are their cwd.
 func (r *sandboxReader) readPlaces(params *sandboxParams) *jsonrpc.Error {
@@ -144,6 +151,8 @@ func (r *sandboxReader) readPlaces(params *sandboxParams) *jsonrpc.Error {
 		r.cwd = &path
 	}
 	switch {
+	case params.WorkspaceRoots != nil && len(*params.WorkspaceRoots) > maxRoots:
+		return sandboxTooLarge("sandbox.workspaceRoots", maxRoots, "directories: name one above them")
 	case params.WorkspaceRoots != nil:
 		r.newer, r.roots = true, []string{}
 		roots, err := parsePaths("sandbox.workspaceRoots", *params.WorkspaceRoots)
@@ -245,6 +254,15 @@ func sandboxRefused(problem string) *jsonrpc.Error {
 		Code:    jsonrpc.CodeInvalidRequest,
 		Message: problem + "; nothing was done",
 		Data:    map[string]string{"reason": "SANDBOX_UNAVAILABLE"},
+	}
+}
+
+// sandboxTooLarge is for what comes to more than a limit.
+func sandboxTooLarge(field string, limit int, of string) *jsonrpc.Error {
+	return &jsonrpc.Error{
+		Code:    jsonrpc.CodeLimitReached,
+		Message: fmt.Sprintf("`%s` come to more than %d %s", field, limit, of),
+		Data:    map[string]string{"reason": "SANDBOX_TOO_LARGE", "field": field, "limit": strconv.Itoa(limit)},
 	}
 }
 

@@ -191,6 +191,10 @@ func checkUnknownPlace(field string, e *entryParams, all []entryParams) *jsonrpc
 	return invalidMember(field+".path.value.kind", "is unknown, and the entry may take something away: name the place")
 }
 
+// maxPatterns is the most that the patterns of a request come to, one for each of
+// their alternatives at each place where they begin.
+const maxPatterns = 10_000
+
 // glob adds the entries of a pattern. A relative one begins at cwd, and at every
 // project root besides.
 func (r *sandboxReader) glob(field, pattern string, entry *execwirev1.SandboxEntry, into *policyDraft) *jsonrpc.Error {
@@ -203,6 +207,12 @@ func (r *sandboxReader) glob(field, pattern string, entry *execwirev1.SandboxEnt
 	}
 	for _, translated := range patterns {
 		for _, start := range r.startsOf(translated) {
+			switch r.patterns++; {
+			case r.patterns > maxPatterns:
+				return sandboxTooLarge(field+".path.pattern", maxPatterns, "patterns for all places to look in: deny whole directories")
+			case len(start)+len(translated) >= maxPatternBytes:
+				return invalidMember(field+".path.pattern", "is longer than any path where it begins: shorten it")
+			}
 			into.entries = append(into.entries, &execwirev1.SandboxEntry{
 				Place:  &execwirev1.SandboxEntry_Glob{Glob: path.Join(start, translated)},
 				Access: entry.GetAccess(), MissingPathBehavior: entry.GetMissingPathBehavior()})

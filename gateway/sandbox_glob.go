@@ -8,6 +8,9 @@ import (
 // maxAlternatives is the most patterns that one with alternatives in braces comes to.
 const maxAlternatives = 64
 
+// maxPatternBytes is more than any path has.
+const maxPatternBytes = 4096
+
 // translateGlob writes a pattern of the protocol as those of the core, which are of
 // Go's path.Match and have no alternatives in braces, so that nothing that was to be
 // denied is not. What cannot be written so is a problem.
@@ -15,6 +18,8 @@ func translateGlob(pattern string) (patterns []string, problem string) {
 	switch {
 	case pattern == "":
 		return nil, "is empty: give a pattern of paths"
+	case len(pattern) >= maxPatternBytes:
+		return nil, "is longer than any path: shorten it"
 	case strings.IndexByte(pattern, 0) >= 0:
 		return nil, "has a NUL in it"
 	case strings.HasPrefix(strings.ToLower(pattern), "file:"):

@@ -301,6 +301,38 @@ func TestSandboxesThatAreMalformedAreRefusedByTheirMembers(t *testing.T) {
 	}
 }
 
+// A message is multiplied neither by its roots and patterns nor by their alternatives.
+func TestSandboxesOfManyPlacesAreRefused(t *testing.T) {
+	const pattern = `{"path":{"type":"glob_pattern","pattern":"%s"},"access":"deny"}`
+	roots := func(n int) string { return `"/w` + strings.Repeat(`","/w`, n-1) + `"` }
+	unlike := `"/0"`
+	for i := range 400 {
+		unlike += fmt.Sprintf(`,"/%d"`, i+1)
+	}
+	patterns := func(pattern string, n int) string { return strings.Repeat(pattern+",", n-1) + pattern }
+	for _, test := range []struct {
+		entries, roots string
+		code           int
+		field          string
+	}{
+		{fmt.Sprintf(pattern, "*.a"), roots(maxRoots), 0, ""},
+		{fmt.Sprintf(pattern, "*.a"), roots(maxRoots + 1), jsonrpc.CodeLimitReached, "sandbox.workspaceRoots"},
+		{patterns(fmt.Sprintf(pattern, "*.a"), 20), unlike, 0, ""},
+		{patterns(fmt.Sprintf(pattern, "*.a"), 30), unlike, jsonrpc.CodeLimitReached, "sandbox.permissions.file_system.entries[24].path.pattern"},
+		{patterns(fmt.Sprintf(pattern, "/{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}"), 160), `"/w"`, jsonrpc.CodeLimitReached, "sandbox.permissions.file_system.entries[156].path.pattern"},
+		{fmt.Sprintf(pattern, "/"+strings.Repeat("{", 1<<20)), `"/w"`, jsonrpc.CodeInvalidParams, "sandbox.permissions.file_system.entries[0].path.pattern"},
+		{fmt.Sprintf(pattern, strings.Repeat("a", 2048)), `"/` + strings.Repeat("w", 2048) + `"`, jsonrpc.CodeInvalidParams, "sandbox.permissions.file_system.entries[0].path.pattern"},
+	} {
+		_, err := startWith("/c", withLevel(strings.Replace(entryOf(test.entries), `"cwd"`, `"workspaceRoots":[`+test.roots+`],"cwd"`, 1)))
+		switch {
+		case (err == nil) != (test.code == 0):
+			t.Errorf("it is answered with %v, want %d", err, test.code)
+		case err != nil && (err.Code != test.code || fieldOf(t, err) != test.field):
+			t.Errorf("it is refused with %d about %q, want %d about %q", err.Code, fieldOf(t, err), test.code, test.field)
+		}
+	}
+}
+
 // fieldOf is the member that a refusal names.
 func fieldOf(t *testing.T, err *jsonrpc.Error) string {
 	t.Helper()

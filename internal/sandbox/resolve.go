@@ -67,6 +67,9 @@ func (p *Policy) validate() error {
 	case p.Network > NetworkEnabled:
 		return invalid("network", "is unknown; give restricted or enabled")
 	}
+	if len(p.WorkspaceRoots) > MaxPlaces {
+		return tooMany("workspace_roots", MaxPlaces, "places; name directories above them")
+	}
 	for i, root := range p.WorkspaceRoots {
 		if err := checkPath(fmt.Sprintf("workspace_roots[%d]", i), root); err != nil {
 			return err

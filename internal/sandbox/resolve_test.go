@@ -190,6 +190,13 @@ func TestGlobsAreBounded(t *testing.T) {
 	expectAccess(t, resolve(t, deep), dir, "none 1/2/3/4/f")
 }
 
+func TestWorkspaceRootsAreBounded(t *testing.T) {
+	policy := Policy{WorkspaceRoots: slices.Repeat([]string{"/w"}, MaxPlaces+1)}
+	if _, err := policy.Resolve(t.Context(), Surroundings{}); KindOf(err) != TooManyPlaces {
+		t.Errorf("%d roots: %v", MaxPlaces+1, err)
+	}
+}
+
 func TestKeysTellPlansApart(t *testing.T) {
 	dir := build(t, "a/", "b/")
 	entry := func(name string, access Access) Policy {
