@@ -48,6 +48,7 @@ type listedProcess struct {
 	Tty         bool     `json:"tty"`
 	Rows        uint32   `json:"rows,omitempty"`
 	Cols        uint32   `json:"cols,omitempty"`
+	SandboxType string   `json:"sandboxType"`
 	StartedAtMs int64    `json:"startedAtMs"`
 	NextSeq     uint64   `json:"nextSeq"`
 	Running     bool     `json:"running"`
@@ -96,6 +97,7 @@ func listed(described *execwirev1.Process) listedProcess {
 		Tty:         described.GetHasTerminal(),
 		Rows:        described.GetTerminalSize().GetRows(),
 		Cols:        described.GetTerminalSize().GetColumns(),
+		SandboxType: sandboxType(described),
 		StartedAtMs: described.GetStartTime().AsTime().UnixMilli(),
 		NextSeq:     described.GetLastSeq() + 1,
 		Running:     described.GetExit() == nil,

@@ -19,6 +19,7 @@ type listAnswerProcess struct {
 	Argv            []string
 	Cwd             string
 	Tty             bool
+	SandboxType     string
 	Rows, Cols      int
 	StartedAtMs     int64
 	NextSeq         int

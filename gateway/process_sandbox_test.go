@@ -95,6 +95,9 @@ func TestProcessesAreConfinedAndSaySo(t *testing.T) {
 					t.Errorf("%s exits with %d, and was denied something: %v, and when it is read %v; want %d, %v", test.script, code, told, read, test.code, test.denied)
 				}
 			}
+			if of := cl.list().Processes; of[0].SandboxType != "linuxSeccomp" || of[1].SandboxType != "none" {
+				t.Errorf("they are listed as confined by %q and %q", of[0].SandboxType, of[1].SandboxType)
+			}
 			if _, err := os.Stat(inside + "/f"); err != nil {
 				t.Error(err)
 			}
