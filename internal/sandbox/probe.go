@@ -29,14 +29,11 @@ const trialVerb = "execwire-sandbox-trial"
 func (s *Sandboxes) try(ctx context.Context, status *Status) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, errors.New("a confined program took too long"))
 	defer cancel()
-	dir, err := os.MkdirTemp("", "execwire-sandbox-")
+	dir, err := trialDirectory()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return err
-	}
 	listener, err := listenIn(dir)
 	if err != nil {
 		return err
@@ -56,6 +53,27 @@ func (s *Sandboxes) try(ctx context.Context, status *Status) error {
 		return err
 	}
 	return (&Confinement{enforce: enforce, reserved: &s.reserved}).runTrial(ctx, dir)
+}
+
+// trialDirectory makes a directory that programs can see in every backend, by its real path: where temporary files
+// belong, or where they do on every machine if that is missing, or fresh in each sandbox.
+func trialDirectory() (string, error) {
+	var failures []error
+	for _, parent := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
+		parent, err := filepath.EvalSymlinks(parent)
+		switch {
+		case err != nil:
+		case !filepath.IsAbs(parent) || slices.ContainsFunc(own, func(dir string) bool { return within(parent, dir) }):
+			err = fmt.Errorf("%s is not a place for a trial", parent)
+		default:
+			var dir string
+			if dir, err = os.MkdirTemp(parent, "execwire-sandbox-"); err == nil {
+				return dir, nil
+			}
+		}
+		failures = append(failures, err)
+	}
+	return "", errors.Join(failures...)
 }
 
 // listenIn listens on a socket in a directory, whose path may be longer than that of a socket.

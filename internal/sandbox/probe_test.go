@@ -71,6 +71,21 @@ func TestProbeFindsFault(t *testing.T) {
 	}
 }
 
+// TestProbeNeedsNoPlaceForTemporaryFiles: a directory that is missing, or that a sandbox has of its own, says nothing
+// about the backends.
+func TestProbeNeedsNoPlaceForTemporaryFiles(t *testing.T) {
+	for _, dir := range []string{"/dev/shm", build(t) + "/missing", "relative", "/proc"} {
+		t.Setenv("TMPDIR", dir)
+		s := Probe(t.Context(), Options{})
+		for _, status := range s.Statuses() {
+			if status.Err != nil {
+				t.Errorf("%s: %v: %v", dir, status.Backend, status.Err)
+			}
+		}
+		s.Close()
+	}
+}
+
 // TestDeniedProcIsRefused: programs do not run without it.
 func TestDeniedProcIsRefused(t *testing.T) {
 	for _, path := range []string{"/proc", "/dev", "/proc/sys"} {
