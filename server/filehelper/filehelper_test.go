@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -226,6 +227,29 @@ func TestCancelledCallsEndInTheHelper(t *testing.T) {
 	}
 }
 
+// stop stops a process, and waits until all its threads are.
+func (f *fixture) stop(pid int) {
+	f.t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		f.t.Fatal(err)
+	}
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		f.t.Fatal(threads, err)
+	}
+	for _, thread := range threads {
+		for {
+			text, err := os.ReadFile(thread)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			if bytes.Contains(text, []byte(") T ")) {
+				break
+			}
+		}
+	}
+}
+
 // One that is stopped harms nobody who does not use it, and ends with the rest.
 func TestStoppedHelperHoldsNobodyElseUp(t *testing.T) {
 	f := newFixture(t, filehelper.Options{PerSession: 2, Total: 2, Idle: time.Minute})
@@ -234,9 +258,7 @@ func TestStoppedHelperHoldsNobodyElseUp(t *testing.T) {
 	stopped.Keep("its", true, time.Minute)
 	other.Keep("other's", true, time.Minute)
 	pid := f.answer(stopped, "pid")
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	f.stop(pid)
 	ctx, cancel := context.WithCancel(f.ctx)
 	answered := make(chan error)
 	go func() {
