@@ -16,7 +16,9 @@ type link struct{ path, target string }
 type walk struct {
 	path    string // without links, ".." or "."; if missing, where it would be
 	missing bool
-	links   []link // met on the way, in this order
+	// kept tells that it is missing, but for a placeholder that keeps it so.
+	kept  bool
+	links []link // met on the way, in this order
 }
 
 // maxLinks is how many links the kernel follows.
@@ -45,6 +47,9 @@ func follow(path string) (walk, error) {
 			return w, nil
 		case err != nil:
 			return w, err
+		case stat.Mode&unix.S_IFMT != unix.S_IFLNK && strings.Trim(rest, "/") == "" && isPlaceholder(next, &stat):
+			w.path, w.missing, w.kept = next, true, true
+			return w, nil
 		case stat.Mode&unix.S_IFMT != unix.S_IFLNK:
 			at = next
 			continue

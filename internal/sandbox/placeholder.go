@@ -2,15 +2,20 @@ package sandbox
 
 import (
 	"errors"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // placeholders are empty directories that were made so that a mount keeps a program from making something else of that
-// name. They stay as long as a program uses them; then they are removed, unless somebody has put something into them.
+// name. They stay as long as a program uses them, of this server or of another, which is what the lock on each is for;
+// then they are removed, unless somebody has put something into them. One that a killed server has left is the next
+// one's.
 type placeholders struct {
 	mu  sync.Mutex
 	all map[string]*placeholder // by path; guarded by mu
@@ -20,6 +25,7 @@ type placeholders struct {
 type placeholder struct {
 	uses     int
 	dev, ino uint64
+	lock     *os.File // keeps other servers from removing it
 	// lost is how often it had to be made again. Those who used it before are not kept from the place any more.
 	lost int
 }
@@ -28,6 +34,28 @@ type placeholder struct {
 func (p *placeholder) is(found *unix.Stat_t) bool {
 	return p.dev == found.Dev && p.ino == found.Ino && found.Mode&unix.S_IFMT == unix.S_IFDIR
 }
+
+// placeholderMode tells a placeholder from any other empty directory, from the moment that it is made: where others
+// cannot write anyway nobody sets the sticky bit.
+const placeholderMode = unix.S_ISVTX | 0o755
+
+// isPlaceholder tells whether a path without links is a placeholder, of whatever server.
+func isPlaceholder(path string, stat *unix.Stat_t) bool {
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR || stat.Mode&(unix.S_ISVTX|0o022) != unix.S_ISVTX {
+		return false
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	_, err = dir.ReadDir(1)
+	return errors.Is(err, io.EOF)
+}
+
+// placeholderTries is how often it is tried to get hold of a placeholder that another server is removing.
+const placeholderTries = 100
 
 // hold keeps a place from coming into being, for a launch, and reports whether there is something to mount over: what
 // is there, which may be a placeholder of another program, or one that it makes. It is released by whoever has the
@@ -40,31 +68,86 @@ func (h *placeholders) hold(path string, l *launch) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(dir)
-	name := filepath.Base(path)
-	err = unix.Mkdirat(dir, name, 0o755)
-	switch {
-	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && !owned(dir):
-		return false, nil // this user cannot make it, and the program is this user with less power
-	case err != nil && !errors.Is(err, unix.EEXIST):
-		return false, err
+	for try := 0; ; try++ {
+		err := unix.Mkdirat(dir, filepath.Base(path), placeholderMode)
+		switch {
+		case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && !owned(dir):
+			return false, nil // this user cannot make it, and the program is this user with less power
+		case err != nil && !errors.Is(err, unix.EEXIST):
+			return false, err
+		}
+		there, err := h.lock(dir, path)
+		switch {
+		case err == nil && !there:
+			return true, nil // it has come into being: what it is now is not ours to remove
+		case err == nil:
+			h.all[path].uses++
+			l.held = append(l.held, path)
+			return true, nil
+		case try == placeholderTries:
+			return false, err
+		}
+		<-time.NewTimer(time.Millisecond).C
 	}
+}
+
+// lock makes what is at a path, in an open directory, one of these placeholders, and tells whether it is one. Called
+// with mu held.
+func (h *placeholders) lock(dir int, path string) (bool, error) {
 	var found unix.Stat_t
-	if err := unix.Fstatat(dir, name, &found, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(dir, filepath.Base(path), &found, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return false, err
 	}
 	p := h.all[path]
-	switch {
-	case err != nil && (p == nil || !p.is(&found)):
-		return true, nil // it has come into being: what it is now is not ours to remove
-	case p == nil:
-		p = &placeholder{dev: found.Dev, ino: found.Ino}
-		h.all[path] = p
-	case err == nil:
-		p.dev, p.ino, p.lost = found.Dev, found.Ino, p.lost+1
+	if p != nil && p.is(&found) {
+		return true, nil
 	}
-	p.uses++
-	l.held = append(l.held, path)
+	if !isPlaceholder(path, &found) {
+		return false, nil
+	}
+	lock, err := lockPlaceholder(dir, path)
+	if err != nil {
+		return false, err
+	}
+	if err := unix.Fstat(int(lock.Fd()), &found); err != nil {
+		_ = lock.Close()
+		return false, err
+	}
+	if p == nil {
+		p = &placeholder{}
+		h.all[path] = p
+	} else {
+		_ = p.lock.Close()
+		p.lost++
+	}
+	p.dev, p.ino, p.lock = found.Dev, found.Ino, lock
 	return true, nil
+}
+
+// lockPlaceholder keeps other servers from removing a placeholder, whose directory is open. It fails if somebody is
+// removing it.
+func lockPlaceholder(dir int, path string) (*os.File, error) {
+	name := filepath.Base(path)
+	var stat, locked unix.Stat_t
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB)
+	if err == nil {
+		err = unix.Fstatat(dir, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil {
+		err = unix.Fstat(fd, &locked)
+	}
+	if err == nil && (stat.Dev != locked.Dev || stat.Ino != locked.Ino) {
+		err = unix.ESTALE // it was removed before it was locked
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // share holds a place if it is a placeholder of another program, which would otherwise take it away with all that is
@@ -109,14 +192,27 @@ func (h *placeholders) release(paths []string) {
 			continue
 		}
 		delete(h.all, path)
-		dir, err := openPlace(filepath.Dir(path))
-		if err != nil {
-			continue // it was moved away: nobody finds it any more
-		}
-		var found unix.Stat_t
-		if unix.Fstatat(dir, filepath.Base(path), &found, unix.AT_SYMLINK_NOFOLLOW) == nil && p.is(&found) {
-			_ = unix.Unlinkat(dir, filepath.Base(path), unix.AT_REMOVEDIR) // refused if somebody uses it now
-		}
-		_ = unix.Close(dir)
+		p.remove(path)
+		_ = p.lock.Close()
+	}
+}
+
+// remove removes a placeholder unless another server uses it. If somebody has put something into it, it is theirs.
+func (p *placeholder) remove(path string) {
+	fd := int(p.lock.Fd())
+	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return
+	}
+	dir, err := openPlace(filepath.Dir(path))
+	if err != nil {
+		return // it was moved away: nobody finds it any more
+	}
+	defer unix.Close(dir)
+	var found unix.Stat_t
+	if unix.Fstatat(dir, filepath.Base(path), &found, unix.AT_SYMLINK_NOFOLLOW) != nil || !p.is(&found) {
+		return
+	}
+	if errors.Is(unix.Unlinkat(dir, filepath.Base(path), unix.AT_REMOVEDIR), unix.ENOTEMPTY) {
+		_ = unix.Fchmod(fd, found.Mode&0o777)
 	}
 }

@@ -57,7 +57,7 @@ func (p *Plan) protectName(root rule, name string) error {
 			}
 		}
 	}
-	p.set(rule{path: path, access: AccessRead})
+	p.set(rule{path: path, access: AccessRead, missing: isPlaceholder(path, &stat)})
 	return nil
 }
 

@@ -37,7 +37,7 @@ func (p *Policy) Resolve(ctx context.Context, around Surroundings) (*Plan, error
 		if err != nil {
 			return nil, err
 		}
-		if g.found.missing && w.skipMissing {
+		if g.found.missing && !g.found.kept && w.skipMissing {
 			continue
 		}
 		found = append(found, g)
