@@ -38,9 +38,16 @@
 // # What no backend does
 //
 // With the network enabled a program reaches what listens on this machine: sockets with a path that it may see, ports
-// of the loopback and, in bubblewrap, abstract sockets. Those must authenticate, this program's own among them. If this process is root, what it makes
-// in a writable place is root's outside too, with the set-user-id bit if it has set it. Nothing limits memory or processor
-// time. A place that is denied where the program cannot write anyway, and that did not exist at the start, is seen when
+// of the loopback and, in bubblewrap, abstract sockets. Those must authenticate, this program's own among them. If this
+// process is root, what it makes in a writable place is root's outside too, with the set-user-id bit if it has set it.
+// Nothing limits memory or processor time.
+//
+// A place that is denied where the program cannot write anyway, and that did not exist at the start, is seen when
 // somebody else makes it. A place that is also mounted elsewhere is denied only where it is named. In bubblewrap, what is
 // mounted while a program of an ordinary user runs, also by an automounter, comes in as writable as it is outside.
+//
+// Programs with different policies are not kept from each other where their places overlap. One that may write above a
+// place which another's policy names can move that place, or put a link there, just when the other is started: then
+// bubblewrap does what the policy says where the link leads, and not at the place, and may make empty files and
+// directories for it outside. One policy for all that share a place leaves no such program: it pins what it names.
 package sandbox

@@ -38,6 +38,72 @@ func TestMountsThatComeLaterAreNotWritable(t *testing.T) {
 
 func init() { testproc.Register("sandbox-later", mountLater) }
 
+// TestMountsOutsideStayAsTheyAre while programs of root make theirs read-only and private, even where all mounts are
+// shared: those of the machine's devices too.
+func TestMountsOutsideStayAsTheyAre(t *testing.T) {
+	argv := testproc.Argv("sandbox-mounts", build(t, "w/"))
+	command := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	command.Env = append(os.Environ(), promptExit)
+	command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	output, err := command.Output()
+	if said := strings.TrimSpace(string(output)); err != nil || said != "they stayed" {
+		t.Errorf("%v: %s", err, said)
+	}
+}
+
+func init() {
+	testproc.Register("sandbox-mounts", func(args []string) int {
+		if err := compareMounts(args[0]); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("they stayed")
+		return 0
+	})
+}
+
+// compareMounts looks at the mounts before and after a confined program has seen that its own are read-only.
+func compareMounts(dir string) error {
+	sandboxes := Later(Options{Without: []Backend{Landlock}})
+	defer sandboxes.Close()
+	policy := Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}}
+	plan, err := policy.Resolve(context.Background(), Surroundings{})
+	if err := errors.Join(err, unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")); err != nil {
+		return err
+	}
+	before, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(before), " shared:") {
+		return fmt.Errorf("no mount is shared: %s", before)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	fd := int(null.Fd())
+	program := shell("grep -q ' /dev/null ro,' /proc/self/mountinfo && ! grep -E 'shared:|master:' /proc/self/mountinfo")
+	program.Files, program.Terminal = []int{fd, fd, fd}, -1
+	pid, release, err := launchProgram(program, sandboxes, plan)
+	if err != nil {
+		return err
+	}
+	status := reap(pid)
+	release()
+	after, err := os.ReadFile("/proc/self/mountinfo")
+	switch {
+	case err != nil:
+		return err
+	case status != 0:
+		return fmt.Errorf("the program's mounts are not read-only and private: %#x", status)
+	case string(after) != string(before):
+		return fmt.Errorf("the mounts were\n%sand are\n%s", before, after)
+	}
+	return nil
+}
+
 // mountLater BACKEND DIR starts a program, mounts a file system and has the program write into it. It prints what came of
 // that.
 func mountLater(args []string) int {
