@@ -46,8 +46,9 @@
 // somebody else makes it. A place that is also mounted elsewhere is denied only where it is named. In bubblewrap, what is
 // mounted while a program of an ordinary user runs, also by an automounter, comes in as writable as it is outside.
 //
-// Programs with different policies are not kept from each other where their places overlap. One that may write above a
-// place which another's policy names can move that place, or put a link there, just when the other is started: then
-// bubblewrap does what the policy says where the link leads, and not at the place, and may make empty files and
-// directories for it outside. One policy for all that share a place leaves no such program: it pins what it names.
+// Bubblewrap follows links in the places that it mounts on. A program that may exchange the entry which another's policy
+// names, or a directory above it, for a link just when bubblewrap mounts there has it do so where the link leads: the
+// place itself is then as writable as what is around it, and an empty file or directory that is missing is made outside,
+// with the power of this process. It may if its own policy does not name the place, or if the place, a file called .git
+// in a writable place that is no workspace root for one, came into being after its start.
 package sandbox
