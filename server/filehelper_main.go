@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	authmw "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
@@ -26,8 +28,9 @@ import (
 const fileHelperVerb = "execwire-file-helper"
 
 const (
-	// helperProcessors is how much of the machine one helper may use at once.
-	helperProcessors = 2
+	// helperProcessors is how much of the machine the Go code of one helper may use at
+	// once. With more, each call wakes a thread that finds nothing to do.
+	helperProcessors = 1
 	// helperGarbage is the share of garbage that a helper lets come about, in percent,
 	// and helperMemory how many bytes it tries to stay below.
 	helperGarbage = 50
@@ -71,10 +74,10 @@ func FileHelperMain() {
 }
 
 func serveAsHelper(limits Limits) error {
-	runtime.GOMAXPROCS(min(helperProcessors, runtime.NumCPU()))
+	runtime.GOMAXPROCS(helperProcessors)
 	debug.SetGCPercent(helperGarbage)
 	debug.SetMemoryLimit(helperMemory)
-	conn, err := sandbox.HelperConn()
+	calls, streams, err := sandbox.HelperConns()
 	if err != nil {
 		return fmt.Errorf("there is no connection to the server: %w", err)
 	}
@@ -85,13 +88,23 @@ func serveAsHelper(limits Limits) error {
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
 		Logger:       slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
-	filehelper.Serve(conn, limits.helperMessage(), s.registerFiles,
-		grpc.ChainUnaryInterceptor(s.UnaryInterceptors()...), grpc.ChainStreamInterceptor(s.StreamInterceptors()...))
+	served := filehelper.Serve(calls, streams, limits.helperMessage(), s.registerFiles, s.helperInterceptors(), s.StreamInterceptors())
 	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, context.DeadlineExceeded)
 	defer cancel()
 	_ = sessions.Close(ctx) // which has files open, and no process
 	s.Close()
-	return nil
+	return served
+}
+
+// helperInterceptors are what calls of one message each way go through in a helper.
+// The server that made them has checked what they ask for, and logs them.
+func (s *Server) helperInterceptors() []grpc.UnaryServerInterceptor {
+	return []grpc.UnaryServerInterceptor{
+		recordUnary,
+		s.translateUnary,
+		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
+		authmw.UnaryServerInterceptor(s.authorize),
+	}
 }
 
 // registerFiles adds the service of files, for callers that are confined with this

@@ -132,14 +132,17 @@ func forwarded(ctx context.Context) context.Context {
 }
 
 // stripped is a request as a helper gets it: confined already, in its only session.
+// It shares what the request has, so neither is to be changed.
 func stripped[M proto.Message](request M) M {
-	m := proto.CloneOf(request)
-	for _, name := range []protoreflect.Name{"sandbox", "session_id"} {
-		if field := m.ProtoReflect().Descriptor().Fields().ByName(name); field != nil {
-			m.ProtoReflect().Clear(field)
+	from := request.ProtoReflect()
+	to := from.New()
+	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if name := field.Name(); name != "sandbox" && name != "session_id" {
+			to.Set(field, value)
 		}
-	}
-	return m
+		return true
+	})
+	return to.Interface().(M)
 }
 
 // fromHelper says why a call to a helper has failed: as the helper says, or as a

@@ -11,23 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Helper is this program once more, confined, with a connection to it as its standard input and output. All methods may
-// be called concurrently.
+// Helper is this program once more, confined, with connections to it as its standard input and its standard output. All
+// methods may be called concurrently.
 type Helper struct {
-	conn    net.Conn
-	release func()
-	done    chan struct{}
+	input, output net.Conn
+	release       func()
+	done          chan struct{}
 
 	mu        sync.Mutex
 	pid       int    // guarded by mu; also that of its process group; 0: nothing is left of it
 	complaint []byte // guarded by mu
 }
 
-// helperPatience is how long a helper may take to end when its connection is closed.
+// helperPatience is how long a helper may take to end when its connections are closed.
 const helperPatience = 2 * time.Second
 
 // StartHelper starts this program, the very file that runs, with arguments, argv[0] first, and exactly an environment.
-// Its main function is to go and serve the connection, and to end when that does. The file itself need not be within what
+// Its main function is to go and serve the connections, and to end when they do. The file itself need not be within what
 // the plan grants, but what it loads at its start has to be: a static program loads nothing. It blocks until the program
 // was executed inside the sandbox, or ctx is done. The errors are those of [Confinement.Start].
 //
@@ -39,14 +39,21 @@ func (c *Confinement) StartHelper(ctx context.Context, argv, env []string) (*Hel
 		return nil, failed(NotStarted, "", "this program's own file cannot be opened", err)
 	}
 	defer unix.Close(image)
-	conn, theirs, err := connection()
+	input, itsInput, err := connection()
 	if err != nil {
 		return nil, failed(NotStarted, "", "there is no connection for a helper", err)
 	}
-	defer unix.Close(theirs)
+	defer unix.Close(itsInput)
+	output, itsOutput, err := connection()
+	if err != nil {
+		_ = input.Close()
+		return nil, failed(NotStarted, "", "there is no second connection for a helper", err)
+	}
+	defer unix.Close(itsOutput)
+	h := &Helper{input: input, output: output, done: make(chan struct{})}
 	complaints, complaintsEnd, err := pipe("complaints")
 	if err != nil {
-		_ = conn.Close()
+		h.disconnect()
 		return nil, failed(NotStarted, "", "there are no descriptors for a helper", err)
 	}
 	defer func() {
@@ -54,17 +61,17 @@ func (c *Confinement) StartHelper(ctx context.Context, argv, env []string) (*Hel
 			_ = unix.Close(complaintsEnd)
 		}
 	}()
-	h := &Helper{conn: conn, done: make(chan struct{})}
 	h.release, err = c.Start(ctx, Program{
 		Path: argv[0], Image: image, SealProc: true, Argv: argv, Env: env, Dir: "/",
-		Files: []int{theirs, theirs, complaintsEnd}, Terminal: -1,
+		Files: []int{itsInput, itsOutput, complaintsEnd}, Terminal: -1,
 	}, func(p Program) (err error) {
 		h.pid, err = forkExec(p)
 		return err
 	})
 	if err != nil {
 		h.end()
-		_, _ = conn.Close(), complaints.Close()
+		h.disconnect()
+		_ = complaints.Close()
 		return nil, err
 	}
 	_ = unix.Close(complaintsEnd)
@@ -89,8 +96,13 @@ func connection() (net.Conn, int, error) {
 	return conn, pair[1], nil
 }
 
-// Conn is the connection to the helper. Closing it ends the helper.
-func (h *Helper) Conn() net.Conn { return h.conn }
+// Input is the connection to the helper's standard input, and Output that to its standard output. Each goes both ways.
+func (h *Helper) Input() net.Conn { return h.input }
+
+// Output is the connection to the helper's standard output. See [Helper.Input].
+func (h *Helper) Output() net.Conn { return h.output }
+
+func (h *Helper) disconnect() { _, _ = h.input.Close(), h.output.Close() }
 
 // Done is closed when nothing is left of the helper.
 func (h *Helper) Done() <-chan struct{} { return h.done }
@@ -105,7 +117,7 @@ func (h *Helper) Complaint() string {
 // Close ends the helper, by force if it does not end by itself, and waits until nothing is left of it: a moment, unless
 // it hangs in the system. It may be called more than once.
 func (h *Helper) Close() {
-	_ = h.conn.Close()
+	h.disconnect()
 	timer := time.NewTimer(helperPatience)
 	defer timer.Stop()
 	select {
@@ -140,7 +152,7 @@ func (h *Helper) wait(complaints *os.File) {
 	}
 	_ = complaints.Close()
 	h.end()
-	_ = h.conn.Close()
+	h.disconnect()
 	h.release()
 }
 
@@ -153,20 +165,22 @@ func (h *Helper) end() {
 	end(group)
 }
 
-// HelperConn is the connection that a helper has as its standard input and output. Nobody else may use those.
-func HelperConn() (net.Conn, error) {
-	file := os.NewFile(0, "standard input")
-	conn, err := net.FileConn(file)
-	if err != nil {
-		return nil, err
+// HelperConns are the connections that a helper has as its standard input and its standard output. Nobody else may use
+// those.
+func HelperConns() (input, output net.Conn, err error) {
+	if input, err = net.FileConn(os.NewFile(0, "standard input")); err != nil {
+		return nil, nil, err
+	}
+	if output, err = net.FileConn(os.NewFile(1, "standard output")); err != nil {
+		return nil, nil, errors.Join(err, input.Close())
 	}
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, errors.Join(err, input.Close(), output.Close())
 	}
 	defer unix.Close(null)
 	leaveTerminal()
-	return conn, errors.Join(unix.Dup3(null, 0, 0), unix.Dup3(null, 1, 0))
+	return input, output, errors.Join(unix.Dup3(null, 0, 0), unix.Dup3(null, 1, 0))
 }
 
 // leaveTerminal gives up the terminal that this program was started at, if it was, so that /dev/tty is nothing.

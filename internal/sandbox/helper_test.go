@@ -23,7 +23,7 @@ func serveHelper() {
 	if len(os.Args) != 2 || os.Args[1] != helperVerb {
 		return
 	}
-	conn, err := HelperConn()
+	conn, _, err := HelperConns()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		unix.Exit(1)
@@ -123,7 +123,7 @@ func TestHelperIsConfined(t *testing.T) {
 			"session":                  "",
 			"list /proc/self/fd":       "socket:",
 		} {
-			got := ask(t, h.Conn(), line)
+			got := ask(t, h.Input(), line)
 			switch {
 			case want == "" && line != "session" && strings.HasSuffix(got, "."):
 				t.Errorf("%s worked: %s", line, got)
@@ -146,8 +146,8 @@ func TestHelperEnds(t *testing.T) {
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	bothBackends(t, func(t *testing.T, sandboxes *Sandboxes) {
 		for name, end := range map[string]func(h *Helper){
-			"closed":            func(h *Helper) { _ = h.Conn().Close() },
-			"closed, hung":      func(h *Helper) { _, _ = io.WriteString(h.Conn(), "hang\n"); h.Close() },
+			"closed":            func(h *Helper) { _ = h.Input().Close() },
+			"closed, hung":      func(h *Helper) { _, _ = io.WriteString(h.Input(), "hang\n"); h.Close() },
 			"killed":            func(h *Helper) { h.Kill() },
 			"its parent killed": func(h *Helper) { _ = unix.Kill(groupOf(h), unix.SIGKILL); h.Close() },
 		} {

@@ -25,22 +25,25 @@ const (
 var errTooLong = errors.New("the helper took too long to come up")
 
 // begin starts a helper and waits until it answers. Of one that does not it returns the process, which has ended.
-func begin(ctx context.Context, start Start, messageBytes int) (*sandbox.Helper, *grpc.ClientConn, error) {
+func begin(ctx context.Context, start Start, messageBytes int) (*sandbox.Helper, *link, error) {
 	process, err := start(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := grpc.NewClient("passthrough:///file-helper",
-		grpc.WithContextDialer(once(process.Conn())),
+	streams, err := grpc.NewClient("passthrough:///file-helper",
+		grpc.WithContextDialer(once(process.Output())),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes), grpc.MaxCallSendMsgSize(messageBytes)),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize),
 		grpc.WithIdleTimeout(0), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig())
+	var conn *link
 	if err == nil {
-		err = awaitReady(ctx, conn)
+		if err = awaitReady(ctx, streams); err == nil {
+			conn, err = newLink(process.Input(), streams, messageBytes)
+		}
 		if err != nil {
-			_ = conn.Close()
+			_ = streams.Close()
 		}
 	}
 	if err != nil {
@@ -99,16 +102,31 @@ func awaitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// Serve serves one connection until its other end closes it. Without another end nobody can call, so there is nobody to
-// authenticate. Handlers are waited for.
-func Serve(conn net.Conn, messageBytes int, register func(grpc.ServiceRegistrar), options ...grpc.ServerOption) {
-	s := grpc.NewServer(append(options,
+// Serve serves the two connections of a helper until the other end closes one: calls of one message each way, and
+// streams. Without another end nobody can call, so there is nobody to authenticate. Handlers are waited for.
+func Serve(calls, streams net.Conn, messageBytes int, register func(grpc.ServiceRegistrar),
+	unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor,
+) error {
+	a, err := newAnswerer(calls, messageBytes, unary)
+	if err != nil {
+		return err
+	}
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...),
 		grpc.MaxRecvMsgSize(messageBytes), grpc.WaitForHandlers(true),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
-		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize))...)
-	register(s)
-	_ = s.Serve(&listener{conn: conn, closed: make(chan struct{})}) // which always says that there is no more
+		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize))
+	register(registrar{s, a})
+	l := &listener{conn: streams, closed: make(chan struct{})}
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		a.serve()
+		_ = l.Close()
+	})
+	_ = s.Serve(l) // which always says that there is no more
+	_ = calls.Close()
 	s.Stop()
+	answering.Wait()
+	return nil
 }
 
 // listener accepts one connection, and ends with it.

@@ -44,23 +44,25 @@ func TestMain(m *testing.M) {
 	testproc.Main()
 	sandbox.Main()
 	if len(os.Args) == 2 && (os.Args[1] == helperVerb || os.Args[1] == muteVerb) {
-		conn, err := sandbox.HelperConn()
+		calls, streams, err := sandbox.HelperConns()
 		if err != nil {
 			unix.Exit(1)
 		}
 		for os.Args[1] == muteVerb {
-			if n, err := conn.Read(make([]byte, 1024)); n == 0 && err != nil {
+			if n, err := streams.Read(make([]byte, 1024)); n == 0 && err != nil {
 				unix.Exit(0)
 			}
 		}
-		filehelper.Serve(conn, 1<<20, func(grpc.ServiceRegistrar) {}, grpc.UnknownServiceHandler(handlerOf(conn)))
+		if err := filehelper.Serve(calls, streams, 1<<20, func(r grpc.ServiceRegistrar) { register(r, calls, streams) }, nil, nil); err != nil {
+			unix.Exit(1)
+		}
 		unix.Exit(0)
 	}
 	leakcheck.Main(m)
 }
 
-// handlerOf does what the name of a method says.
-func handlerOf(conn net.Conn) grpc.StreamHandler {
+// register registers methods that do what their names say.
+func register(r grpc.ServiceRegistrar, calls, streams net.Conn) {
 	var mu sync.Mutex
 	hanging := 0
 	change := func(by int) int {
@@ -69,29 +71,41 @@ func handlerOf(conn net.Conn) grpc.StreamHandler {
 		hanging += by
 		return hanging
 	}
-	return func(_ any, stream grpc.ServerStream) error {
-		if err := stream.RecvMsg(new(emptypb.Empty)); err != nil {
-			return err
-		}
-		answer := 0
-		switch method, _ := grpc.MethodFromServerStream(stream); method {
-		case "/test/pid":
-			answer = os.Getpid()
-		case "/test/hang":
+	desc := &grpc.ServiceDesc{ServiceName: "test", HandlerType: (*any)(nil)}
+	for name, do := range map[string]func(ctx context.Context) (int, error){
+		"pid": func(context.Context) (int, error) { return os.Getpid(), nil },
+		"hang": func(ctx context.Context) (int, error) {
 			change(1)
 			defer change(-1)
-			<-stream.Context().Done()
-			return stream.Context().Err()
-		case "/test/hanging":
-			answer = change(0)
-		case "/test/loud":
-			_, _ = os.Stderr.Write(bytes.Repeat([]byte("much "), 1<<20))
-		case "/test/garbage":
-			_, _ = conn.Write(bytes.Repeat([]byte("no gRPC "), 1<<10))
-			select {}
-		}
-		return stream.SendMsg(wrapperspb.Int64(int64(answer)))
+			<-ctx.Done()
+			return 0, ctx.Err()
+		},
+		"hanging": func(context.Context) (int, error) { return change(0), nil },
+		"loud": func(context.Context) (int, error) {
+			_, err := os.Stderr.Write(bytes.Repeat([]byte("much "), 1<<20))
+			return 0, err
+		},
+		"garbage":  func(context.Context) (int, error) { return say(streams) },
+		"nonsense": func(context.Context) (int, error) { return say(calls) },
+	} {
+		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: name,
+			Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				if err := decode(new(emptypb.Empty)); err != nil {
+					return nil, err
+				}
+				n, err := do(ctx)
+				return wrapperspb.Int64(int64(n)), err
+			}})
 	}
+	r.RegisterService(desc, new(any))
+}
+
+// say says what means nothing, and goes on.
+func say(conn net.Conn) (int, error) {
+	if _, err := conn.Write(bytes.Repeat([]byte("nonsense "), 1<<10)); err != nil {
+		return 0, err
+	}
+	select {}
 }
 
 // fixture is a pool, and what starts helpers for it.
@@ -182,23 +196,27 @@ func TestHelperThatDoesNotComeUpIsEnded(t *testing.T) {
 
 // A helper that says what nobody understands, and goes on, is ended like one that has ended itself.
 func TestHelperThatSpeaksSomethingElseIsReplaced(t *testing.T) {
-	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
-	set := f.newSet()
-	lease := f.use(set, "key")
-	first := f.answer(lease, "pid")
-	if _, err := call(f.ctx, lease, "garbage"); status.Code(err) == codes.OK || f.ctx.Err() != nil {
-		t.Errorf("garbage is answered with %v", err)
-	}
-	select {
-	case <-lease.Ended():
-	case <-f.ctx.Done():
-		t.Fatal("it is still of use")
-	}
-	if again := f.answer(f.use(set, "key"), "pid"); again == first {
-		t.Error("it is used again")
-	}
-	if err := unix.Kill(first, 0); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("it goes on: %v", err)
+	for _, method := range []string{"garbage", "nonsense"} { // where streams are, and where calls are
+		t.Run(method, func(t *testing.T) {
+			f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
+			set := f.newSet()
+			lease := f.use(set, "key")
+			first := f.answer(lease, "pid")
+			if _, err := call(f.ctx, lease, method); status.Code(err) == codes.OK || f.ctx.Err() != nil {
+				t.Errorf("%s is answered with %v", method, err)
+			}
+			select {
+			case <-lease.Ended():
+			case <-f.ctx.Done():
+				t.Fatal("it is still of use")
+			}
+			if again := f.answer(f.use(set, "key"), "pid"); again == first {
+				t.Error("it is used again")
+			}
+			if err := unix.Kill(first, 0); !errors.Is(err, unix.ESRCH) {
+				t.Errorf("it goes on: %v", err)
+			}
+		})
 	}
 }
 

@@ -48,7 +48,9 @@ func (l *Lease) Release() {
 			return
 		}
 		h.used = time.Now()
-		h.timer = time.AfterFunc(p.options.Idle, func() { p.expire(h) })
+		if h.timer == nil {
+			h.timer = time.AfterFunc(p.options.Idle, func() { p.expire(h) })
+		}
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/execwire/execwire/internal/sandbox"
@@ -99,21 +98,21 @@ type helper struct {
 	ctx context.Context // until it is not needed any more
 	end context.CancelCauseFunc
 
-	ready chan struct{}    // closed when what follows is set
-	err   error            // it was not started
-	conn  *grpc.ClientConn // nil if it was not
+	ready chan struct{} // closed when what follows is set
+	err   error         // it was not started
+	conn  *link         // nil if it was not
 
 	// Guarded by the pool's mu.
 	users int
 	used  time.Time        // by the last of them
-	timer *time.Timer      // while nobody uses it
+	timer *time.Timer      // runs from the first time that nobody uses it on; see expire
 	kept  map[string]*kept // by name
 }
 
 // run starts a helper when those are gone that gave way, and clears up after it.
 func (p *Pool) run(h *helper, start Start) {
 	var process *sandbox.Helper
-	var conn *grpc.ClientConn
+	var conn *link
 	ctx, cancel := context.WithTimeoutCause(h.ctx, p.options.Patience, errTooLong)
 	err := h.set.places.take(ctx)
 	if err == nil {
@@ -133,7 +132,7 @@ func (p *Pool) run(h *helper, start Start) {
 		p.drop(h)
 		return
 	}
-	if conn.WaitForStateChange(h.ctx, connectivity.Ready) { // also when it says what is not gRPC, and goes on
+	if conn.WaitForStateChange(h.ctx, connectivity.Ready) { // also when it says what cannot be understood, and goes on
 		p.drop(h)
 		process.Close()
 		p.options.Logger.Warn("a helper for sandboxed calls about files has ended by itself", "said", process.Complaint())
@@ -175,12 +174,20 @@ func (p *Pool) removeLocked(h *helper) bool {
 	return true
 }
 
-// expire ends a helper that nobody has used for as long as it may be idle.
+// expire ends a helper that nobody has used for as long as it may be idle, and otherwise looks again when that can be. To
+// stop and start a timer with each call would wake a thread each time.
 func (p *Pool) expire(h *helper) {
 	p.mu.Lock()
-	idle := h.users == 0 && time.Since(h.used) >= p.options.Idle
+	left := p.options.Idle
+	if h.users == 0 {
+		left -= time.Since(h.used)
+	}
+	_, there := p.all[h]
+	if there && left > 0 {
+		h.timer.Reset(left)
+	}
 	p.mu.Unlock()
-	if idle {
+	if left <= 0 {
 		p.drop(h)
 	}
 }

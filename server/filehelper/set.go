@@ -155,10 +155,4 @@ func oldest(helpers map[string]*helper) (found *helper) {
 }
 
 // take adds a user. The pool's mu is held.
-func (h *helper) take() {
-	h.users++
-	if h.timer != nil {
-		h.timer.Stop()
-		h.timer = nil
-	}
-}
+func (h *helper) take() { h.users++ }
