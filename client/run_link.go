@@ -76,7 +76,8 @@ func (r *run) hopeless(err error) error {
 	case (r.link.started || r.found && !r.link.lostAt.IsZero()) && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ||
 		e.Reason == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND):
 		return r.lostError(err)
-	case !r.link.started && r.link.lostAt.IsZero() && e.Reason == execwirev1.ErrorReason_ERROR_REASON_DRAINING:
+	case !r.link.started && r.link.lostAt.IsZero() && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_DRAINING ||
+		e.Reason == execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED):
 		return err
 	case !transient(e, &r.link.odd):
 		return err

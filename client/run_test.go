@@ -259,6 +259,7 @@ func TestRunReturnsRefusalsAtOnce(t *testing.T) {
 		"program not found":  {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND, false},
 		"id taken":           {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS, false},
 		"draining":           {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING, false},
+		"no sandbox made":    {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED, false},
 		"taken over":         {codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER, true},
 		"internal":           {codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, true},
 		"reason of tomorrow": {codes.Internal, execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED, true},
