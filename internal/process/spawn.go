@@ -81,15 +81,49 @@ func (s *Supervisor) launch(ctx context.Context, spec *Spec, what sandbox.Progra
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosing()) })()
+	unwatch := func() {}
 	release, err := spec.Sandbox.Start(ctx, what, func(wrapped sandbox.Program) (err error) {
-		c, err = s.forkExec(spec, wrapped, group)
+		if c, err = s.forkExec(spec, wrapped, group); err == nil && spec.Sandbox.Report().ExitByCode {
+			unwatch = c.watch(func() { cancel(errStandInEnded()) })
+		}
 		return err
 	})
+	unwatch()
 	c.release = release
-	if ctx.Err() != nil && err != nil {
-		err = fmt.Errorf("failed to start process: %w", context.Cause(ctx))
+	switch cause := context.Cause(ctx); {
+	case cause == nil || !errors.Is(err, cause): // it had failed before
+	case KindOf(cause) != 0:
+		err = cause
+	default:
+		err = fmt.Errorf("failed to start process: %w", cause)
 	}
 	return c, err
+}
+
+// errStandInEnded is what a start fails with if who stands for the program was killed, by a limit perhaps, and has left
+// somebody who waits for it for ever.
+func errStandInEnded() error {
+	return startError(SandboxNotStarted, "", errors.New("bubblewrap was ended before the program began; are the limits of the process too low for it?"))
+}
+
+// watch calls ended when the child ends, until the function that it returns is called.
+func (c child) watch(ended func()) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := rawConn(c.pidfd).Read(func(fd uintptr) bool {
+			_, dead, err := waitChild(fd, true, nil)
+			return dead || err != nil
+		})
+		if err == nil {
+			ended()
+		}
+	}()
+	return func() {
+		_ = c.pidfd.SetReadDeadline(longAgo)
+		<-done
+		_ = c.pidfd.SetReadDeadline(noDeadline)
+	}
 }
 
 // mayRefuseCgroup tells errors that a fork fails with when the control group was removed, cannot take processes or is

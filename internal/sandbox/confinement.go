@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,7 +108,7 @@ func (c *Confinement) Grants(path string) bool {
 // Without an error spawn was called, and the program runs; release is to be called when nothing of it is left. The
 // error is spawn's own, unless it returned nil: then the child that it started is not what was asked for, and the
 // caller kills and reaps it. Such errors have the kind NotExecuted when the program could not be executed inside the
-// sandbox, with the Errno, NoDirectory, or NotStarted, and are the cause of ctx when it was done.
+// sandbox, with the Errno, NoDirectory, or NotStarted, and are the cause of ctx when it was done before.
 func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) error) (release func(), err error) {
 	if len(p.Files) != 3 {
 		return nil, fmt.Errorf("sandbox: a program has %d files; give it three", len(p.Files))
@@ -233,12 +234,17 @@ func (l *launch) close() {
 
 // await waits until the starter has executed the program, and otherwise says what went wrong.
 func (l *launch) await(ctx context.Context, path string) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.status.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = l.status.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	said, err := io.ReadAll(l.status)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		rest, over := readAtOnce(l.status)
+		if !over {
+			return context.Cause(ctx)
+		}
+		said, err = append(said, rest...), nil // it was faster
+	}
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	case err != nil:
 		return failed(NotStarted, "", "what became of the sandbox is not known", err)
 	}
@@ -261,6 +267,28 @@ func (l *launch) await(ctx context.Context, path string) error {
 		return &Error{Kind: NotStarted, Err: errors.New(said)}
 	}
 	return nil
+}
+
+// readAtOnce reads what there is in a pipe that does not block, and tells whether nothing can follow.
+func readAtOnce(pipe *os.File) (text []byte, over bool) {
+	conn, err := pipe.SyscallConn()
+	if err != nil {
+		return nil, false
+	}
+	part := make([]byte, 64)
+	for {
+		n := 0
+		if controlled := conn.Control(func(fd uintptr) { n, err = unix.Read(int(fd), part) }); controlled != nil {
+			return nil, false
+		}
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || n == 0:
+			return text, err == nil
+		default:
+			text = append(text, part[:n]...)
+		}
+	}
 }
 
 // readErrno reads what a system call returned.

@@ -1,0 +1,93 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sandbox"
+)
+
+// hangingBubblewrap confines by a bwrap that runs a script instead, once the file hang is in the directory.
+func hangingBubblewrap(t *testing.T, dir, script string) *sandbox.Confinement {
+	t.Helper()
+	bwrap := filepath.Join(dir, "bwrap")
+	text := "#!/bin/sh\nif [ -e " + dir + "/hang ]; then " + script + "; fi\nexec /usr/bin/bwrap \"$@\"\n"
+	if err := os.WriteFile(bwrap, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sandboxes := sandbox.Probe(testContext(t), sandbox.Options{Bubblewrap: bwrap, Without: []sandbox.Backend{sandbox.Landlock}})
+	t.Cleanup(sandboxes.Close)
+	plan, err := readOnly.Resolve(testContext(t), sandbox.Surroundings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	by, err := sandboxes.Confine(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/hang", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return by
+}
+
+// A bubblewrap that is killed can leave a child that waits for it for ever, as one with no processor time does.
+func TestAStartEndsWithWhoStandsForTheProgram(t *testing.T) {
+	by := hangingBubblewrap(t, directory(t), "sleep 1000 & kill -9 $$")
+	s := newSupervisor(t, Config{AdoptOrphans: true})
+	_, err := s.Start(testContext(t), confined(shell("true"), by))
+	wantKind(t, err, SandboxNotStarted)
+	if left := childrenLeft(t); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// The end of the supervisor ends a start that hangs.
+func TestAStartThatHangsEndsWithItsSupervisor(t *testing.T) {
+	dir := directory(t)
+	by := hangingBubblewrap(t, dir, "echo >"+dir+"/begun; exec sleep 1000")
+	s := newSupervisor(t, Config{AdoptOrphans: true})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.Start(testContext(t), confined(shell("true"), by))
+		failed <- err
+	}()
+	poll(t, "the sandbox", func() bool { _, err := os.Lstat(dir + "/begun"); return err == nil })
+	if err := s.Close(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, <-failed, ShuttingDown)
+}
+
+// A program that is open for writing cannot be executed, inside a sandbox neither.
+func TestABusyProgramIsRefusedConfined(t *testing.T) {
+	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
+		path := filepath.Join(directory(t), "true")
+		text, err := os.ReadFile("/bin/true")
+		if err == nil {
+			err = os.WriteFile(path, text, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSupervisor(t, Config{})
+		_, err = s.Start(testContext(t), confined(Spec{Argv: []string{path}, Cwd: "/"}, confine(readOnly)))
+		if wantKind(t, err, NotExecutable); !errors.Is(err, unix.ETXTBSY) {
+			t.Errorf("%v", err)
+		}
+		_ = busy.Close()
+		p, err := s.Start(testContext(t), confined(Spec{Argv: []string{path}, Cwd: "/"}, confine(readOnly)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		exit(t, p)
+	})
+}
