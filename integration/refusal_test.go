@@ -51,10 +51,13 @@ var startRefusals = []struct {
 	{"a terminal without columns", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
 		r.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{Size: &execwirev1.TerminalSize{Rows: 5}}}}
 	}, codes.InvalidArgument, "INVALID_FIELD"},
-	{"a sandbox", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
+	{"a sandbox that says nothing", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
+		r.GetCommand().GetDirect().Sandbox = &execwirev1.SandboxPolicy{}
+	}, codes.InvalidArgument, "INVALID_FIELD"},
+	{"a sandbox without the program", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
 		r.GetCommand().GetDirect().Sandbox = &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{Managed: &execwirev1.ManagedSandbox{
 			FileSystem: &execwirev1.FileSystemPolicy{Policy: &execwirev1.FileSystemPolicy_Restricted{}}}}}
-	}, codes.FailedPrecondition, "SANDBOX_UNAVAILABLE"},
+	}, codes.NotFound, "PROGRAM_NOT_FOUND"},
 }
 
 func argv(argv ...string) func(*testing.T, *execwirev1.StartProcessRequest) {

@@ -6,6 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/testproc"
@@ -105,7 +108,14 @@ func TestADeadAttachmentIsTakenOver(t *testing.T) {
 		q := a.run(program("echo"), stdin)
 		p.silent = true
 		b := a.other()
-		b.again() // while a reads nothing
+		// While a reads nothing. What it said before may be heard late, and is a sign of life.
+		eventually(t, "the attachment is dead", func() bool {
+			err := b.tryAttach()
+			if err != nil && status.Code(err) != codes.FailedPrecondition {
+				s.Fatalf("AttachSession: %v", err)
+			}
+			return err == nil
+		})
 		for _, f := range []*feed{b.feed(q.id)} {
 			s.write(q.id, "to the new one")
 			f.expectOutput(stdoutOf, "to the new one")
