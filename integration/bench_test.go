@@ -25,6 +25,7 @@ var budgetRows = []budgetRow{
 	{"spawn-rate-jsonrpc", measureSpawnRateJSON},
 	{"tree", measureTree},
 	{"sandboxed-spawn", measureSandboxedSpawn},
+	{"sandboxed-files", measureSandboxedFiles},
 	{"output", measureOutput},
 	{"output-jsonrpc", measureOutputJSON},
 	{"terminal", measureTerminal},
