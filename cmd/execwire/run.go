@@ -97,6 +97,7 @@ Exit codes of run itself:
 			flags.hasTimeout = command.Flags().Changed("timeout")
 			flags.hasSilence = command.Flags().Changed("no-output-timeout")
 			flags.hasGrace = command.Flags().Changed("grace")
+			flags.confine.isAsked = command.Flags().Changed("sandbox")
 			return run(command, flags, arguments, std)
 		},
 	}

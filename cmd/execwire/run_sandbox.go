@@ -17,6 +17,7 @@ import (
 // sandboxFlags say what a process may touch.
 type sandboxFlags struct {
 	sandbox  string
+	isAsked  bool // --sandbox is there, whatever it says
 	writable []string
 	network  bool
 }
@@ -32,6 +33,9 @@ const (
 func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPolicy, error) {
 	sandbox := client.Sandbox{Network: flags.network}
 	switch {
+	case flags.isAsked && flags.sandbox == "":
+		// As of a variable that is not set: it is not meant to mean no sandbox.
+		return nil, fmt.Errorf("--sandbox is empty: use %s, %s or a file with a policy, or leave it out", sandboxReadOnly, sandboxWorkspaceWrite)
 	case flags.sandbox == "" && (len(flags.writable) > 0 || flags.network):
 		return nil, errors.New("--writable and --network are for a process in a sandbox: add --sandbox " + sandboxWorkspaceWrite)
 	case flags.sandbox == "":

@@ -105,6 +105,21 @@ func TestRunRefusesWhatItCannotConfine(t *testing.T) {
 }
 
 // In a pipe nothing is said beside the process.
+func TestAnEmptySandboxIsNotNone(t *testing.T) {
+	dir := t.TempDir()
+	for _, flag := range [][]string{{"--sandbox", ""}, {"--sandbox="}} {
+		c := command(t, append(append([]string{"run"}, flag...), "--", "/bin/sh", "-c", ": >ran")...)
+		c.Dir = dir
+		got := runCommand(t, c)
+		if got.code == 0 || !strings.Contains(got.errOut, "--sandbox is empty") {
+			t.Errorf("%q: exit code %d, said %q", flag, got.code, got.errOut)
+		}
+		if _, err := os.Stat(dir + "/ran"); err == nil {
+			t.Errorf("%q: it ran", flag)
+		}
+	}
+}
+
 func TestADenialIsQuietInAPipe(t *testing.T) {
 	c := command(t, "run", "--sandbox", "read-only", "--", "sh", "-c", "echo x >f")
 	c.Dir = outsideTmp(t)
