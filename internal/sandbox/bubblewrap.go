@@ -130,6 +130,9 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	if err := b.view(&a, p); err != nil {
 		return Program{}, err
 	}
+	if b.kind.sealed && !b.plan.unrestricted {
+		l.frozen = b.mounts
+	}
 	a.add("--chdir", p.Dir)
 	fd, err := a.file()
 	if err != nil {

@@ -102,16 +102,19 @@ func (c *Confinement) Grants(path string) bool {
 }
 
 // Start starts a program confined. It calls spawn once at most, with the program that is to be forked and executed, which
-// spawn does before it returns, on this goroutine. It blocks until the program itself was executed inside the sandbox,
-// which takes a few milliseconds, or ctx is done.
+// spawn does before it returns, on the goroutine and thread that it is called on, which may not be the caller's. It
+// blocks until the program itself was executed inside the sandbox, which takes a few milliseconds, or ctx is done.
 //
 // Without an error spawn was called, and the program runs; release is to be called when nothing of it is left. The
 // error is spawn's own, unless it returned nil: then the child that it started is not what was asked for, and the
 // caller kills and reaps it. Such errors have the kind NotExecuted when the program could not be executed inside the
-// sandbox, with the Errno, NoDirectory, or NotStarted, and are the cause of ctx when it was done before.
+// sandbox, with the Errno, NoDirectory, or NotStarted, and are the cause of ctx when it was done before that was known.
 func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) error) (release func(), err error) {
 	if len(p.Files) != 3 {
 		return nil, fmt.Errorf("sandbox: a program has %d files; give it three", len(p.Files))
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	l, err := newLaunch()
 	if err != nil {
@@ -132,12 +135,19 @@ func (c *Confinement) start(ctx context.Context, p Program, l *launch, spawn fun
 		return err
 	}
 	if wrapped.KeepMask {
-		restore, err := blockSignals()
-		if err != nil {
-			return failed(NotStarted, "", "signals cannot be blocked", err)
+		begin := func() error {
+			restore, err := blockSignals()
+			if err != nil {
+				return failed(NotStarted, "", "signals cannot be blocked", err)
+			}
+			defer restore()
+			return inNetwork(l.network, func() error { return spawn(wrapped) })
 		}
-		err = inNetwork(l.network, func() error { return spawn(wrapped) })
-		restore()
+		if l.frozen == nil {
+			err = begin()
+		} else {
+			err = froze(l.frozen, begin)
+		}
 		if err != nil {
 			return err
 		}
@@ -175,6 +185,7 @@ type launch struct {
 	given                        []int
 	held                         []string // placeholders that the program needs
 	network                      int      // the namespace to fork in, or -1
+	frozen                       []mount  // what may be written to while bubblewrap mounts, and what not; nil: all
 }
 
 func newLaunch() (*launch, error) {

@@ -31,17 +31,14 @@ func (n *emptyNetwork) file() int {
 }
 
 // newNetwork makes the namespace on a thread that ends with it.
-func newNetwork() *os.File {
-	made := make(chan *os.File)
-	go func() {
-		runtime.LockOSThread() // for good
-		var ns *os.File
-		if unix.Unshare(unix.CLONE_NEWNET) == nil {
-			ns, _ = os.Open(threadNetwork)
+func newNetwork() (ns *os.File) {
+	_ = onOwnThread(func() (err error) {
+		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
+			ns, err = os.Open(threadNetwork)
 		}
-		made <- ns
-	}()
-	return <-made
+		return err // then bubblewrap makes one for each
+	})
+	return ns
 }
 
 const threadNetwork = "/proc/thread-self/ns/net"
