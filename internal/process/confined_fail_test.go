@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,14 +50,28 @@ func TestAStartEndsWithWhoStandsForTheProgram(t *testing.T) {
 // The end of the supervisor ends a start that hangs.
 func TestAStartThatHangsEndsWithItsSupervisor(t *testing.T) {
 	dir := directory(t)
-	by := hangingBubblewrap(t, dir, "echo >"+dir+"/begun; exec sleep 1000")
+	begun := filepath.Join(dir, "begun") // a FIFO can be written to where files are read-only
+	if err := unix.Mkfifo(begun, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fifo, err := os.OpenFile(begun, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fifo.Close()
+	by := hangingBubblewrap(t, dir, "echo >"+begun+"; exec sleep 1000")
 	s := newSupervisor(t, Config{AdoptOrphans: true})
 	failed := make(chan error, 1)
 	go func() {
 		_, err := s.Start(testContext(t), confined(shell("true"), by))
 		failed <- err
 	}()
-	poll(t, "the sandbox", func() bool { _, err := os.Lstat(dir + "/begun"); return err == nil })
+	if err := fifo.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fifo.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("the sandbox did not begin: %v", err)
+	}
 	if err := s.Close(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
