@@ -130,7 +130,7 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	if err := b.view(&a, p); err != nil {
 		return Program{}, err
 	}
-	if b.kind.sealed && !b.plan.unrestricted {
+	if b.kind.sealed && !b.plan.unrestricted && mayFreeze() {
 		l.frozen = b.mounts
 	}
 	a.add("--chdir", p.Dir)

@@ -50,6 +50,7 @@
 // names, or a directory above it, for a link just when bubblewrap mounts there has it do so where the link leads: the
 // place itself is then as writable as what is around it. It may if its own policy does not name the place, or if the
 // place, a file called .git in a writable place that is no workspace root for one, came into being after its start. Of
-// root bubblewrap mounts where nothing outside can be written to, see frozen.go. With the power of an ordinary user it
-// makes a file or directory that is missing where the link leads, and may leave a file that is there empty.
+// root bubblewrap mounts where nothing outside can be written to, see frozen.go. With the power of an ordinary user, and
+// of root without CAP_SYS_ADMIN, as in a container, it makes a file or directory that is missing where the link leads,
+// and may leave a file that is there empty.
 package sandbox

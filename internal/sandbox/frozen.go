@@ -5,7 +5,7 @@ import "golang.org/x/sys/unix"
 // froze calls do in a mount namespace of its own in which everything is read-only that the mounts do not grant, so that
 // a program that do forks can do no harm outside of them. It is for bubblewrap: where it mounts in a place that others
 // may write to, they can have put a link, which it follows, and a file that it finds missing it makes. It blocks until do
-// has returned, on a thread that ends with it. Only root may do this.
+// has returned, on a thread that ends with it. It is for who [mayFreeze].
 func froze(mounts []mount, do func() error) error {
 	return onOwnThread(func() error {
 		if err := freeze(mounts); err != nil {
@@ -13,6 +13,14 @@ func froze(mounts []mount, do func() error) error {
 		}
 		return do()
 	})
+}
+
+// mayFreeze tells whether this process may make such namespaces, as root may that is not kept in a container.
+func mayFreeze() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	err := unix.Capget(&header, &sets[0])
+	return err == nil && sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // freeze takes the thread to the namespace. Nothing there reaches the mounts outside.

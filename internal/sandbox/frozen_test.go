@@ -3,11 +3,14 @@ package sandbox
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/testproc"
 )
 
 // Bubblewrap follows a link that somebody puts where it is about to mount. Of root it can make nothing outside of what
@@ -62,6 +65,18 @@ func TestLinksLeadBubblewrapNowhere(t *testing.T) {
 		if content, err := os.ReadFile(path); string(content) != "precious" {
 			t.Errorf("%s has %q: %v", path, content, err)
 		}
+	}
+}
+
+// Root of a container has no power over mounts outside of a user namespace.
+func TestRootOfAContainerIsConfined(t *testing.T) {
+	argv := testproc.Argv("sandbox-protect", build(t), "mkdir .git; true")
+	argv = append([]string{"--bounding-set=-sys_admin", "--inh-caps=-sys_admin"}, argv...)
+	command := exec.CommandContext(t.Context(), "setpriv", argv...)
+	command.Env = []string{promptExit, "PATH=" + os.Getenv("PATH")}
+	output, err := command.CombinedOutput()
+	if err != nil || string(output) != "nothing was made" {
+		t.Errorf("%v: %s", err, output)
 	}
 }
 
