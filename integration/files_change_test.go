@@ -154,7 +154,8 @@ func TestAReplacementIsSeenWhole(t *testing.T) {
 			piece := &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Data{Data: bytes.Repeat([]byte("new"), 100_000)}}
 			for range 40 {
 				if err := stream.Send(message); err != nil {
-					t.Fatal(err)
+					_, why := stream.CloseAndRecv()
+					t.Fatalf("%v: %v", err, why)
 				}
 				message = piece
 			}
