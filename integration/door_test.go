@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -155,8 +156,12 @@ func dial(t testing.TB, network, address string) *grpc.ClientConn {
 		}),
 		grpc.WithStaticStreamWindowSize(64<<10),
 		grpc.WithStaticConnWindowSize(1<<20),
+		// A zero MinConnectTimeout gives a connection BaseDelay to come about, and
+		// grpc-go closes one that came about at that very moment: a call on it then
+		// fails with "use of closed network connection".
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 5e6, Multiplier: 1.5, MaxDelay: 1e8}}),
+			Backoff:           backoff.Config{BaseDelay: 5e6, Multiplier: 1.5, MaxDelay: 1e8},
+			MinConnectTimeout: 20 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallSendMsgSize(64<<20)))
 	if err != nil {
 		t.Fatal(err)
