@@ -6,6 +6,7 @@ import "encoding/binary"
 const (
 	opContinuation = 0x0
 	opText         = 0x1
+	opBinary       = 0x2
 	opClose        = 0x8
 	opPing         = 0x9
 	opPong         = 0xa

@@ -18,6 +18,10 @@ const (
 // Options are those of one connection. The zero value has the default limits
 // and no pings.
 type Options struct {
+	// Binary is for peers that speak binary messages: what is sent is binary, and
+	// a text message is thrown away while it comes, and received as nil. false
+	// is text: what is sent is text, and both kinds are received alike.
+	Binary bool
 	// FrameBytes is the largest payload of one frame that is received. 0 is
 	// DefaultFrameBytes.
 	FrameBytes int64

@@ -27,7 +27,8 @@ var (
 
 // Receive returns the next message, which is valid until the next Receive. It
 // blocks until there is one. Text and binary messages are the same, and text is
-// not checked to be UTF-8. The error is
+// not checked to be UTF-8; but with Options.Binary a text message is nil, and a
+// binary one never is. The error is
 //   - io.EOF if the peer closed the connection with code 1000,
 //   - a [*TooLargeError] if a frame or the message is beyond its limit,
 //   - a [*BudgetError] if Options.Budget has no room for the message,
@@ -54,8 +55,12 @@ func (c *Conn) Receive() ([]byte, error) {
 
 // receive reads a message into received.
 func (c *Conn) receive() error {
-	_, message, err := c.ws.Reader(context.Background())
+	kind, message, err := c.ws.Reader(context.Background())
 	if err != nil {
+		return err
+	}
+	if c.options.Binary && kind != websocket.MessageBinary {
+		_, err := io.Copy(io.Discard, message)
 		return err
 	}
 	b := smallReceiveBuffers.Get().(*[smallReceiveBytes]byte)[:0]

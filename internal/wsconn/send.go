@@ -13,12 +13,20 @@ const (
 	fragmentBytes  = 64 << 10
 )
 
-// Send sends one text message, which it does not keep. It may return before the
+// opcode is that of the first frame of a message that is sent.
+func (c *Conn) opcode() byte {
+	if c.options.Binary {
+		return opBinary
+	}
+	return opText
+}
+
+// Send sends one message, which it does not keep. It may return before the
 // bytes are on the wire, and blocks while the buffer is full; it is not an error
 // that the peer does not read. A message of more than 4 MiB leaves in several
 // frames.
 func (c *Conn) Send(message []byte) error {
-	opcode := byte(opText)
+	opcode := c.opcode()
 	for len(message) > sentFrameBytes {
 		if err := c.wire.out.data(opcode, message[:sentFrameBytes]); err != nil {
 			return c.failed("send", err)
@@ -34,13 +42,13 @@ func (c *Conn) Send(message []byte) error {
 // fragments are the buffers of messages being begun that nobody uses.
 var fragments = sync.Pool{New: func() any { return new([fragmentBytes]byte) }}
 
-// Begin starts a text message whose length is not known. It leaves in frames of
+// Begin starts a message whose length is not known. It leaves in frames of
 // 64 KiB, or as large as what is written at once, up to 4 MiB: few large frames
 // cost peers less that put a message together again and again. Close of the
 // writer ends it, and until then nothing else may be sent. A message that cannot be ended can only be given up with the
 // connection. The error of Begin is always nil.
 func (c *Conn) Begin() (io.WriteCloser, error) {
-	return &begun{conn: c, opcode: opText, buffer: fragments.Get().(*[fragmentBytes]byte)}, nil
+	return &begun{conn: c, opcode: c.opcode(), buffer: fragments.Get().(*[fragmentBytes]byte)}, nil
 }
 
 // begun is a message that is being written. It is for one goroutine.
