@@ -27,6 +27,11 @@ var (
 	Loopback = Principal{Name: "loopback"}
 	// InProcess is the program that contains the server.
 	InProcess = Principal{Name: "in-process"}
+	// Relay is everybody who reaches this server through the relay that it is an
+	// executor of: the rendezvous has let them in, and does not say who they are.
+	// A table of principals may list it by its name and say what it may do; if it
+	// does not, it may do everything.
+	Relay = Principal{Name: "relay"}
 )
 
 // String returns the name, or "nobody".

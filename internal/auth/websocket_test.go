@@ -165,6 +165,20 @@ func TestKnownCallers(t *testing.T) {
 	expectOf(t, open, known("loopback"), "loopback: "+everything, 0)
 }
 
+// What comes through the relay is let in by the rendezvous, so that a table need
+// not list it, and can say what it may do.
+func TestRelay(t *testing.T) {
+	relayed := auth.Credentials{Known: auth.Relay}
+	expectOf(t, withTokens(t, "", auth.WebsocketOptions{}), relayed, "relay: "+everything, 0)
+	a := withTokens(t, directory(t, table), auth.WebsocketOptions{})
+	expectOf(t, a, relayed, "relay: "+everything, 0)
+	relayed.OnBehalfOf = "user:ann"
+	expectOf(t, a, relayed, "", auth.KindOnBehalfOfRefused)
+	listed := withTokens(t, directory(t, table+"\n[[principal]]\nname='relay'\nallow=['view']\n"), auth.WebsocketOptions{})
+	expectOf(t, listed, auth.Credentials{Known: auth.Relay}, "relay: view", 0)
+	expectOf(t, listed, auth.Credentials{Loopback: true}, "local: view", 0)
+}
+
 func TestWebsocketTokensAreRefused(t *testing.T) {
 	openFile := secretFile(t, websocketToken)
 	if err := os.Chmod(openFile, 0o644); err != nil {

@@ -17,7 +17,22 @@ import (
 // made from them. The struct is plain data and safe to copy.
 type Config struct {
 	// Listen is where the daemon accepts clients.
-	Listen []string `name:"listen" default:"grpc://127.0.0.1:7420,ws://127.0.0.1:7421" unit:"URLs" help:"Where clients are accepted. Those of gRPC: grpc://HOST:PORT on loopback, grpcs://HOST:PORT with TLS, unix:///PATH. Those of JSON-RPC: ws://HOST:PORT, wss://HOST:PORT with TLS, stdio. Or off."`
+	Listen []string `name:"listen" default:"grpc://127.0.0.1:7420,ws://127.0.0.1:7421" unit:"URLs" help:"Where clients are accepted. Those of gRPC: grpc://HOST:PORT on loopback, grpcs://HOST:PORT with TLS, unix:///PATH. Those of JSON-RPC: ws://HOST:PORT, wss://HOST:PORT with TLS, stdio. Or off, which is the default where remote_url is set."`
+
+	// RemoteURL is the registry of the relay by which the daemon is reached.
+	RemoteURL string `name:"remote_url" default:"" unit:"text" help:"The registry of the relay that this server is reached through, as an executor of it: https://HOST, or http://HOST:PORT on this host; see docs/remote.md. Empty is none."`
+	// ExecutorID is what the executor is found by there.
+	ExecutorID string `name:"executor_id" default:"" unit:"text" help:"What clients of the relay find this server by. Has no effect without remote_url, which needs it."`
+	// ExecutorName is what people call it.
+	ExecutorName string `name:"executor_name" default:"" unit:"text" help:"What the registry shows people beside that. Empty is the name of this host."`
+	// ExecutorLabels are what it is described by.
+	ExecutorLabels []string `name:"executor_labels" default:"" unit:"names" help:"What the registry describes this server by, as KEY=VALUE."`
+	// RemoteTokenFile is the file of the token for the registry.
+	RemoteTokenFile string `name:"remote_token_file" default:"" unit:"path" help:"The token that is shown to the registry. Nobody but the server's user may be able to read it. Read again at each registration. Empty uses what the environment has, or the sign-in of codex; see docs/remote.md."`
+	// AgentIdentity is whether an agent's identity is shown to the registry.
+	AgentIdentity string `name:"agent_identity" default:"off" unit:"choice" help:"Whether the registry is shown assertions of the agent whose identity is in CODEX_ACCESS_TOKEN, in place of a token: on or off."`
+	// RelayStreams bounds the connections through the relay.
+	RelayStreams Count `name:"relay_streams" default:"1024" unit:"streams" min:"1" max:"100000" help:"Connections of clients that come through the relay at once. Further ones are refused."`
 
 	// TLSCertificate is the server's certificate chain.
 	TLSCertificate string `name:"tls_certificate_file" default:"" unit:"path" help:"The certificate chain of grpcs:// and wss:// listeners, as PEM. Read again when it changes."`
@@ -225,6 +240,9 @@ func (c *Config) Validate() error {
 	if err := c.validateSandbox(); err != nil {
 		return err
 	}
+	if err := c.validateRemote(); err != nil {
+		return err
+	}
 	return c.validateChoices()
 }
 
@@ -232,7 +250,7 @@ func (c *Config) Validate() error {
 func (c *Config) validateChoices() error {
 	for _, s := range []struct{ name, value string }{
 		{"guardian", c.Guardian}, {"allow_direct_exec", c.DirectExec}, {"allow_prepared_exec", c.PreparedExec},
-		{"sandbox_network", c.SandboxNetwork},
+		{"sandbox_network", c.SandboxNetwork}, {"agent_identity", c.AgentIdentity},
 	} {
 		if s.value != switchedOn && s.value != switchedOff {
 			return &Error{Setting: s.name, Problem: fmt.Sprintf("cannot be %q", s.value), Fix: "write on or off"}

@@ -125,6 +125,21 @@ func TestLoadRefuses(t *testing.T) {
 		{"a network of nothing", `sandbox_network = "on"`, "", "sandbox_network needs require_sandbox"},
 		{"a network beside a policy", `require_sandbox = "/etc/policy.json"`, "EXECWIRE_SANDBOX_NETWORK=on", "a policy in a file says itself"},
 		{"half a network", `sandbox_network = "some"`, "", `sandbox_network cannot be "some": write on or off`},
+		{"a registry that is none", `remote_url = "ws://a"`, "EXECWIRE_EXECUTOR_ID=a", "remote_url is no address of a registry: write https://HOST"},
+		{"a registry with a secret", `remote_url = "https://a:b@c"`, "EXECWIRE_EXECUTOR_ID=a", "remote_url is no address of a registry"},
+		{"an executor without id", `remote_url = "https://a"`, "", "executor_id is needed when remote_url is set: choose"},
+		{"a name for nobody", `executor_name = "a"`, "", "executor_name needs remote_url"},
+		{"labels for nobody", `executor_labels = ["a=b"]`, "", "executor_labels needs remote_url"},
+		{"a token for nobody", `remote_token_file = "/t"`, "", "remote_token_file needs remote_url"},
+		{"an identity for nobody", `agent_identity = "on"`, "", "agent_identity needs remote_url"},
+		{"half an identity", `agent_identity = "yes"`, "", `agent_identity cannot be "yes": write on or off`},
+		{"two credentials", "remote_url = \"https://a\"\nexecutor_id = \"a\"\nagent_identity = \"on\"", "EXECWIRE_REMOTE_TOKEN_FILE=/t", "remote_token_file and agent_identity exclude each other"},
+		{"a relative token", "remote_url = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_REMOTE_TOKEN_FILE=t", `remote_token_file cannot be "t": write an absolute path`},
+		{"a name of two lines", "remote_url = \"https://a\"\nexecutor_id = \"a\"\nexecutor_name = \"a\\nb\"", "", "executor_name cannot be shown: write at most 256 bytes"},
+		{"a label without value", "remote_url = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_EXECUTOR_LABELS=a=b,c", `executor_labels cannot have "c": write KEY=VALUE`},
+		{"a label twice", "remote_url = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_EXECUTOR_LABELS=a=b,a=c", "executor_labels has a twice"},
+		{"no streams of a relay", "relay_streams = 0", "", "relay_streams is below 1"},
+		{"too many streams of a relay", "relay_streams = 100001", "", "relay_streams is above 100000"},
 		{"contradiction of stdin", `stdin_queue_bytes = "4KiB"`, "", "below stdin_write_bytes"},
 	}
 	for _, tt := range tests {
@@ -180,6 +195,27 @@ func TestBytesNotation(t *testing.T) {
 	for size, want := range map[Bytes]string{0: "0", 17: "17", 65536: "64KiB", 3 << 20: "3MiB"} {
 		if got := size.String(); got != want {
 			t.Errorf("%d is written %q, want %q", int64(size), got, want)
+		}
+	}
+}
+
+// Who is reached through a relay has no doors unless they were asked for.
+func TestRemoteDoesNotListenByItself(t *testing.T) {
+	remote := []string{"EXECWIRE_REMOTE_URL=https://hub.example.org/base", "EXECWIRE_EXECUTOR_ID=a"}
+	for _, tt := range []struct {
+		environ []string
+		over    func(*Config)
+		want    []string
+	}{
+		{nil, func(*Config) {}, Default().Listen},
+		{remote, func(*Config) {}, []string{"off"}},
+		{append(remote, "EXECWIRE_LISTEN=stdio"), func(*Config) {}, []string{"stdio"}},
+		{remote, func(c *Config) { c.Listen = Default().Listen }, Default().Listen},
+		{nil, func(c *Config) { c.RemoteURL, c.ExecutorID = "http://127.0.0.1:1", "a" }, []string{"off"}},
+	} {
+		cfg, err := Load("", tt.environ, tt.over)
+		if err != nil || !slices.Equal(cfg.Listen, tt.want) {
+			t.Errorf("%q: listens at %q, %v; want %q", tt.environ, cfg.Listen, err, tt.want)
 		}
 	}
 }

@@ -43,13 +43,15 @@ func (e *Error) Error() string {
 }
 
 // Load returns the defaults, with the settings of the TOML file at path and
-// then those of the environment laid over them, and then what over changes. An
+// then those of the environment laid over them, and then what over changes. Where
+// nothing of that says where to listen, a daemon with a relay does not listen. An
 // empty path reads no file. environ is in the form of os.Environ. A setting that does not exist, cannot
 // be read or is out of range is an [*Error]; nothing is ignored, except
 // environment variables with the prefix that name no setting, which other parts
 // of execwire use.
 func Load(path string, environ []string, over ...func(*Config)) (Config, error) {
 	cfg := Default()
+	cfg.Listen = notListed
 	if path != "" {
 		if err := loadFile(&cfg, path); err != nil {
 			return Config{}, err
@@ -61,6 +63,7 @@ func Load(path string, environ []string, over ...func(*Config)) (Config, error) 
 	for _, change := range over {
 		change(&cfg)
 	}
+	cfg.listenUnlessSet()
 	return cfg, cfg.Validate()
 }
 
