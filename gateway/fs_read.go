@@ -63,6 +63,8 @@ func (p *fsReadFileParams) read(ctx context.Context, r *request, leave func()) (
 	text, raw := p.path.forCore()
 	resp, err := r.fileSystem.ReadFile(ctx, &execwirev1.ReadFileRequest{Path: text, RawPath: raw, NoSymlinks: noSymlinks, Sandbox: p.policy}, grpc.MaxCallRecvMsgSize(maxCoreMessage))
 	switch {
+	case err == nil && len(resp.GetData()) > r.contentLimit():
+		return nil, fileTooLarge(r.contentLimit())
 	case err == nil && len(resp.GetData()) > largeBytes:
 		return &largeAnswer{begin: contentBegin, data: resp.GetData(), leave: leave}, nil
 	case err == nil:
@@ -71,7 +73,7 @@ func (p *fsReadFileParams) read(ctx context.Context, r *request, leave func()) (
 		return nil, contentFailure(err, p.path)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	file := &fileStream{cancel: cancel, leave: leave}
+	file := &fileStream{cancel: cancel, leave: leave, limit: r.contentLimit()}
 	if failed := file.open(ctx, r.fileSystem, p, noSymlinks); failed != nil {
 		cancel(nil)
 		return nil, failed
@@ -79,8 +81,21 @@ func (p *fsReadFileParams) read(ctx context.Context, r *request, leave func()) (
 	return file, nil
 }
 
-func fileTooLarge() *jsonrpc.Error {
-	return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "file is too large to read: limit is %d bytes; read it in blocks with fs/open", maxFileBytes)
+func fileTooLarge(limit int) *jsonrpc.Error {
+	return jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "file is too large to read: limit is %d bytes; read it in blocks with fs/open", limit)
+}
+
+// aroundContent is what of an answer may be beside content in base64, in bytes.
+const aroundContent = 64 << 10
+
+// contentLimit is how many bytes of content an answer may have: what the
+// protocol allows, or less if the client cannot be sent as large a message.
+func (c *connection) contentLimit() int {
+	bounded, ok := c.conn.(jsonrpc.Bounded)
+	if !ok {
+		return maxFileBytes
+	}
+	return min(max(bounded.MessageLimit()-aroundContent, 0)/4*3, maxFileBytes)
 }
 
 // wholeFile is the result of fs/readFile of a small file.
@@ -111,6 +126,7 @@ type fileStream struct {
 	first  []byte // of the file; what can fail at once has not failed
 	cancel context.CancelCauseFunc
 	leave  func()
+	limit  int // in bytes
 }
 
 // handingBack promises a core in the same program that a message is not used any
@@ -124,7 +140,7 @@ func (handingBack) HandsBack() {}
 // open begins the download.
 func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServiceClient, p *fsReadFileParams, noSymlinks bool) *jsonrpc.Error {
 	text, raw := p.path.forCore()
-	length := uint64(maxFileBytes + 1)
+	length := uint64(f.limit + 1)
 	stream, err := files.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length, NoSymlinks: noSymlinks, Sandbox: p.policy}, handingBack{})
 	if err != nil {
 		return contentFailure(err, p.path)
@@ -133,8 +149,8 @@ func (f *fileStream) open(ctx context.Context, files execwirev1.FileSystemServic
 	if err != nil {
 		return contentFailure(err, p.path)
 	}
-	if head.GetHead().GetMetadata().GetSize() > maxFileBytes {
-		return fileTooLarge()
+	if head.GetHead().GetMetadata().GetSize() > uint64(f.limit) {
+		return fileTooLarge(f.limit)
 	}
 	first, err := stream.Recv()
 	if err != nil && err != io.EOF {
@@ -161,7 +177,7 @@ func (f *fileStream) streamTo(w io.Writer) error {
 		if err != nil && err != io.EOF {
 			return nil, fmt.Errorf("the file could not be read to its end: %w", err)
 		}
-		if size += len(message.GetData()); size > maxFileBytes {
+		if size += len(message.GetData()); size > f.limit {
 			return nil, errGrew
 		}
 		return message.GetData(), nil

@@ -34,7 +34,7 @@ func content(data []byte) *execwirev1.DownloadFileResponse {
 func downloadOf(t *testing.T, first []byte, next func() (*execwirev1.DownloadFileResponse, error)) (f *fileStream, ended func() bool) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	return &fileStream{stream: pieces[execwirev1.DownloadFileResponse]{next: next}, first: first, cancel: cancel, leave: func() {}},
+	return &fileStream{stream: pieces[execwirev1.DownloadFileResponse]{next: next}, first: first, cancel: cancel, leave: func() {}, limit: maxFileBytes},
 		func() bool { return ctx.Err() != nil }
 }
 

@@ -106,7 +106,7 @@ func (p *httpRequestParams) run(ctx context.Context, r *request) (any, *jsonrpc.
 	if p.StreamResponse {
 		return &httpStream{response: response, connection: r.connection, ctx: ctx, id: jsonrpc.AppendString(nil, p.RequestID)}, nil
 	}
-	if failed := response.gather(); failed != nil {
+	if failed := response.gather(r.contentLimit()); failed != nil {
 		response.place.leave()
 		return nil, failed
 	}
@@ -149,8 +149,9 @@ type httpResponse struct {
 	size   int
 }
 
-// gather takes the body, as far as there is memory for it.
-func (h *httpResponse) gather() *jsonrpc.Error {
+// gather takes the body, as far as there is memory for it, and no more than can
+// be answered.
+func (h *httpResponse) gather(limit int) *jsonrpc.Error {
 	for {
 		message, err := h.stream.Recv()
 		switch {
@@ -159,11 +160,21 @@ func (h *httpResponse) gather() *jsonrpc.Error {
 		case err != nil:
 			return bodyFailure(err)
 		}
-		h.size += len(message.GetData())
+		if h.size += len(message.GetData()); h.size > limit {
+			return bodyTooLarge(limit)
+		}
 		if failed := h.place.hold(len(message.GetData())); failed != nil {
 			return failed
 		}
 		h.keep(message.GetData())
+	}
+}
+
+func bodyTooLarge(limit int) *jsonrpc.Error {
+	return &jsonrpc.Error{
+		Code:    jsonrpc.CodeLimitReached,
+		Message: fmt.Sprintf("the body is too large for one answer: limit is %d bytes here; ask for it with streamResponse", limit),
+		Data:    map[string]any{"limit_bytes": limit},
 	}
 }
 

@@ -33,7 +33,7 @@ func TestABodyInSmallPiecesTakesNoMoreThanItsBytes(t *testing.T) {
 		places := &httpPlaces{}
 		places.limits(Config{HTTPBuffered: 2 * size})
 		response := &httpResponse{place: &httpPlace{of: places}, stream: &cutBody{left: size / of, size: of}}
-		if failed := response.gather(); failed != nil {
+		if failed := response.gather(maxFileBytes); failed != nil {
 			t.Fatal(failed)
 		}
 		came, takes := 0, 0

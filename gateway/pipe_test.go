@@ -16,6 +16,7 @@ type pipe struct {
 	proves    bool // false: like standard streams
 	deaf      bool // reads, and answers no pings
 	halves    bool // the client reads on when it has ended the conversation
+	limit     int  // of a message to the client; 0 is none
 	in        chan []byte
 	lost      chan struct{} // closed when the client is gone
 	lostOnce  sync.Once
@@ -154,10 +155,18 @@ func (p halfPipe) Listens() bool {
 	return !p.isGone()
 }
 
+// boundedPipe is a pipe that messages have to fit into.
+type boundedPipe struct{ *pipe }
+
+func (p boundedPipe) MessageLimit() int { return p.limit }
+
 // transport is what the gateway has of the pipe.
 func (p *pipe) transport() jsonrpc.Transport {
 	if p.halves {
 		return halfPipe{p}
+	}
+	if p.limit > 0 {
+		return boundedPipe{p}
 	}
 	return p
 }

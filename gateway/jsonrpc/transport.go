@@ -44,6 +44,14 @@ type HalfCloser interface {
 	Listens() bool
 }
 
+// Bounded is a [Transport] that needs a message whole before it can send any of
+// it, and sends none beyond a limit.
+type Bounded interface {
+	// MessageLimit returns how many bytes the largest message may have that can be
+	// sent now. It may be used concurrently and does not block.
+	MessageLimit() int
+}
+
 // ErrCannotProve is returned by Prove of a transport that cannot know what its
 // peer has read.
 var ErrCannotProve = errors.New("jsonrpc: the transport cannot prove what its peer has read")
