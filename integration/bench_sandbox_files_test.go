@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"fmt"
+	"path/filepath"
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -13,33 +15,82 @@ const confinedCallRatio = 2
 // readOnlyJSON is what readOnly is in JSON-RPC.
 const readOnlyJSON = `,"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"},"windowsSandboxLevel":"disabled"}`
 
+// workspaceJSON is workspaceWrite of a directory in JSON-RPC, as clients send it.
+const workspaceJSON = `,"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[` +
+	`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},` +
+	`{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"},` +
+	`{"path":{"type":"special","value":{"kind":"slash_tmp"}},"access":"write"},` +
+	`{"path":{"type":"special","value":{"kind":"tmpdir"}},"access":"write"},` +
+	`{"path":{"type":"special","value":{"kind":"project_roots","subpath":".git"}},"access":"read","missing_path_behavior":"skip"},` +
+	`{"path":{"type":"special","value":{"kind":"project_roots","subpath":".agents"}},"access":"read","missing_path_behavior":"skip"},` +
+	`{"path":{"type":"special","value":{"kind":"project_roots","subpath":".codex"}},"access":"read","missing_path_behavior":"skip"},` +
+	`{"path":{"type":"special","value":{"kind":"project_roots","subpath":".aws"}},"access":"read","missing_path_behavior":"skip"}]},` +
+	`"network":"restricted"},"cwd":"file://%[1]s","workspaceRoots":["file://%[1]s"],"windowsSandboxLevel":"disabled"}`
+
+// workspaceWrite lets everything be read, and a directory and those for temporary
+// files be written, but for what in the directory decides what others do.
+func workspaceWrite(dir string) *execwirev1.SandboxPolicy {
+	policy := readOnly()
+	managed := policy.GetManaged()
+	managed.WorkspaceRoots = []string{dir}
+	special := func(access execwirev1.SandboxAccess, kind execwirev1.SpecialPathKind, below string) {
+		entry := &execwirev1.SandboxEntry{Access: access,
+			Place: &execwirev1.SandboxEntry_Special{Special: &execwirev1.SpecialPath{Kind: kind, SubPath: below}}}
+		if below != "" {
+			entry.MissingPathBehavior = execwirev1.MissingPathBehavior_MISSING_PATH_BEHAVIOR_SKIP
+		}
+		restricted := managed.GetFileSystem().GetRestricted()
+		restricted.Entries = append(restricted.Entries, entry)
+	}
+	const write, read = execwirev1.SandboxAccess_SANDBOX_ACCESS_WRITE, execwirev1.SandboxAccess_SANDBOX_ACCESS_READ
+	const roots = execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_PROJECT_ROOTS
+	special(write, roots, "")
+	special(write, execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_SLASH_TMP, "")
+	special(write, execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_TMPDIR, "")
+	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
+		special(read, roots, name)
+	}
+	return policy
+}
+
 // measureSandboxedFiles takes calls with and without a sandbox in turn, through both
-// doors, on a server for each backend.
+// doors, on a server for each backend. Landlock cannot protect what is in a writable
+// directory.
 func measureSandboxedFiles(b *bench) []line {
 	var lines []line
 	for _, kind := range sandboxBackends {
-		setting := "EXECWIRE_SANDBOX_BACKENDS=" + kind.name
 		path := b.zeroFile(1 << 10)
-		files := b.files(b.startServer(setting), "unix")
-		stat := func(policy *execwirev1.SandboxPolicy) {
-			response, err := files.GetMetadata(b.ctx, &execwirev1.GetMetadataRequest{Path: path, Sandbox: policy})
-			if err != nil || response.GetMetadata().GetSize() != 1<<10 {
-				b.Fatalf("the file is said to be %v: %v", response, err)
-			}
+		lines = append(lines, b.confinedStats(kind.name, kind.name, path, readOnly(), readOnlyJSON)...)
+		if kind.backend == execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP {
+			dir := filepath.Dir(path)
+			lines = append(lines, b.confinedStats(kind.name, kind.name+", a workspace", path, workspaceWrite(dir), fmt.Sprintf(workspaceJSON, dir))...)
 		}
-		policy := readOnly()
-		if _, err := files.WriteFile(b.ctx, &execwirev1.WriteFileRequest{Path: path, Sandbox: policy}); err == nil {
-			b.Fatal("the call was not confined")
-		}
-		lines = append(lines, b.confinedCalls("gRPC, "+kind.name, func() { stat(nil) }, func() { stat(policy) }))
-
-		c := b.dialRPCUnread(b.startSocketServer(setting).urls[jsonRPC])
-		ask := func(sandbox string) {
-			c.ask(`{"id":0,"method":"fs/getMetadata","params":{"path":%q%s}}`, path, sandbox)
-		}
-		lines = append(lines, b.confinedCalls("JSON-RPC, "+kind.name, func() { ask("") }, func() { ask(readOnlyJSON) }))
 	}
 	return lines
+}
+
+// confinedStats asks for the metadata of a file with a policy, given in both forms,
+// that lets nothing be made in .git beside it.
+func (b *bench) confinedStats(backend, what, path string, policy *execwirev1.SandboxPolicy, policyJSON string) []line {
+	setting := "EXECWIRE_SANDBOX_BACKENDS=" + backend
+	files := b.files(b.startServer(setting), "unix")
+	stat := func(policy *execwirev1.SandboxPolicy) {
+		response, err := files.GetMetadata(b.ctx, &execwirev1.GetMetadataRequest{Path: path, Sandbox: policy})
+		if err != nil || response.GetMetadata().GetSize() != 1<<10 {
+			b.Fatalf("the file is said to be %v: %v", response, err)
+		}
+	}
+	protected := &execwirev1.CreateDirectoryRequest{Path: filepath.Dir(path) + "/.git/hooks", Recursive: true, Sandbox: policy}
+	if _, err := files.CreateDirectory(b.ctx, protected); err == nil {
+		b.Fatal("the call was not confined")
+	}
+	grpcLine := b.confinedCalls("gRPC, "+what, func() { stat(nil) }, func() { stat(policy) })
+
+	c := b.dialRPCUnread(b.startSocketServer(setting).urls[jsonRPC])
+	ask := func(sandbox string) {
+		c.ask(`{"id":0,"method":"fs/getMetadata","params":{"path":%q%s}}`, "file://"+path, sandbox)
+	}
+	return []line{grpcLine, b.confinedCalls("JSON-RPC, "+what, func() { ask("") }, func() { ask(policyJSON) })}
 }
 
 // confinedCalls takes two calls in turn.
