@@ -31,6 +31,7 @@ type mount struct {
 	kept bool
 	// opened tells that something below it is granted, though it is hidden itself.
 	opened bool
+	is     identity // what was found there; zero if it is kept, because that may come and go, or not known
 }
 
 // own are the places that every program gets fresh.
@@ -52,7 +53,9 @@ func expressBubblewrap(program string, plan *Plan, starters *starterFiles, netwo
 		if m.access == AccessNone {
 			m.opened = slices.ContainsFunc(steps[i+1:], func(below step) bool { return within(below.path, s.path) })
 		}
-		if m.kept {
+		if !m.kept {
+			m.is = s.is
+		} else {
 			b.pin(steps[:i], s.path)
 		}
 		b.mounts = append(b.mounts, m)
@@ -204,7 +207,7 @@ func (b *bubblewrap) mount(a *arguments, m mount) error {
 	} else {
 		b.reserved.share(m.path, a.launch)
 	}
-	place, err := openPlace(m.path)
+	place, err := openSame(m.path, m.is)
 	if err != nil {
 		return failed(NotStarted, m.path, "is not what it was when the policy was resolved", err)
 	}

@@ -12,27 +12,94 @@ import (
 // link is a symbolic link.
 type link struct{ path, target string }
 
+// identity tells a file from what takes its place. The zero value is nothing at all.
+type identity struct{ dev, ino uint64 }
+
+func identityOf(stat *unix.Stat_t) identity { return identity{stat.Dev, stat.Ino} }
+
 // walk is where a path leads.
 type walk struct {
 	path    string // without links, ".." or "."; if missing, where it would be
 	missing bool
 	// kept tells that it is missing, but for a placeholder that keeps it so.
 	kept  bool
-	links []link // met on the way, in this order
+	is    identity // what is there, if only a placeholder
+	links []link   // met on the way, in this order
 }
 
 // maxLinks is how many links the kernel follows.
 const maxLinks = 40
 
-// follow follows an absolute path. One that is there and has no links, as most have not, it only opens: that takes two
-// calls of the system in place of one for each part.
-func follow(path string) (walk, error) {
-	var w walk
-	if filepath.Clean(path) == path {
-		if fd, err := openPlace(path); err == nil {
-			return walk{path: path}, unix.Close(fd)
+// maxHeld is how many directories a survey keeps open.
+const maxHeld = 16
+
+// survey follows paths, for one plan. Directories that it has opened stay open, so that what is in them is found without
+// walking there again. It is for one goroutine, and is to be closed.
+type survey struct {
+	held []directory
+}
+
+// directory is one that is open.
+type directory struct {
+	path string
+	fd   int
+}
+
+func (s *survey) close() {
+	for _, d := range s.held {
+		_ = unix.Close(d.fd)
+	}
+	s.held = nil
+}
+
+// find returns a directory that is open already.
+func (s *survey) find(path string) (fd int, ok bool) {
+	for _, d := range s.held {
+		if d.path == path {
+			return d.fd, true
 		}
 	}
+	return -1, false
+}
+
+// in calls look with an open place that has no links.
+func (s *survey) in(path string, look func(fd int) error) error {
+	fd, ok := s.find(path)
+	if !ok {
+		var err error
+		if fd, err = openPlace(path); err != nil {
+			return err
+		}
+		defer s.hold(path, fd)
+	}
+	return look(fd)
+}
+
+// hold keeps a place open, or closes it.
+func (s *survey) hold(path string, fd int) {
+	if len(s.held) == maxHeld {
+		_ = unix.Close(fd)
+		return
+	}
+	s.held = append(s.held, directory{path, fd})
+}
+
+// follow follows an absolute path with a survey of its own.
+func follow(path string) (walk, error) {
+	var s survey
+	defer s.close()
+	return s.follow(path)
+}
+
+// follow follows an absolute path. One that has no links, as most have not, is opened as a whole, or its directory is if
+// it is missing: that takes fewer calls of the system than to look at each part.
+func (s *survey) follow(path string) (walk, error) {
+	if filepath.Clean(path) == path {
+		if w, ok := s.direct(path); ok {
+			return w, nil
+		}
+	}
+	var w walk
 	at, rest := "/", strings.TrimLeft(path, "/")
 	for rest != "" {
 		var name string
@@ -53,8 +120,8 @@ func follow(path string) (walk, error) {
 			return w, nil
 		case err != nil:
 			return w, err
-		case stat.Mode&unix.S_IFMT != unix.S_IFLNK && strings.Trim(rest, "/") == "" && isPlaceholder(next, &stat):
-			w.path, w.missing, w.kept = next, true, true
+		case stat.Mode&unix.S_IFMT != unix.S_IFLNK && strings.Trim(rest, "/") == "" && isPlaceholder(unix.AT_FDCWD, next, &stat):
+			w.path, w.missing, w.kept, w.is = next, true, true, identityOf(&stat)
 			return w, nil
 		case stat.Mode&unix.S_IFMT != unix.S_IFLNK:
 			at = next
@@ -72,8 +139,46 @@ func follow(path string) (walk, error) {
 		}
 		rest = strings.TrimLeft(target, "/") + "/" + rest
 	}
-	w.path = at
+	var stat unix.Stat_t
+	if err := unix.Lstat(at, &stat); err != nil {
+		return w, err
+	}
+	w.path, w.is = at, identityOf(&stat)
 	return w, nil
+}
+
+// direct finds a path that has no links, "." or ".." and whose directory exists. It is false for any other.
+func (s *survey) direct(path string) (walk, bool) {
+	dir, name := filepath.Dir(path), filepath.Base(path)
+	if _, ok := s.find(dir); path == "/" || !ok {
+		fd, err := openPlace(path)
+		if err == nil {
+			var stat unix.Stat_t
+			if err = unix.Fstat(fd, &stat); err == nil && !looksKept(&stat) {
+				s.hold(path, fd)
+				return walk{path: path, is: identityOf(&stat)}, true
+			}
+			_ = unix.Close(fd)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) || path == "/" {
+			return walk{}, false
+		}
+	}
+	w, found := walk{path: path}, false
+	_ = s.in(dir, func(fd int) error { // whoever looks at each part finds out why not
+		var stat unix.Stat_t
+		err := unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+		switch {
+		case errors.Is(err, unix.ENOENT):
+			w.missing, found = true, true
+		case err == nil && stat.Mode&unix.S_IFMT != unix.S_IFLNK:
+			w.is, found = identityOf(&stat), true
+			w.kept = isPlaceholder(fd, name, &stat)
+			w.missing = w.kept
+		}
+		return nil
+	})
+	return w, found
 }
 
 // openPlace opens a path that has no links, and fails with ELOOP if it has some by now. The descriptor gives no access.
@@ -81,6 +186,26 @@ func openPlace(path string) (int, error) {
 	return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
+}
+
+// errReplaced is why a place is not what it was that has no links.
+var errReplaced = errors.New("another file has taken its place")
+
+// openSame opens a path that has no links and is still the same file, unless that is not known.
+func openSame(path string, was identity) (int, error) {
+	fd, err := openPlace(path)
+	if err != nil || was == (identity{}) {
+		return fd, err
+	}
+	var stat unix.Stat_t
+	if err = unix.Fstat(fd, &stat); err == nil && identityOf(&stat) != was {
+		err = errReplaced
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // isDirectory tells of an open place what it is.

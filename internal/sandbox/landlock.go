@@ -145,7 +145,7 @@ func (e *landlock) fill(rules int, p Program) error {
 		if s.access == AccessWrite {
 			rights |= landlockWrite
 		}
-		place, err := openPlace(s.path)
+		place, err := openSame(s.path, s.is)
 		if err != nil {
 			return failed(NotStarted, s.path, "is not what it was when the policy was resolved", err)
 		}

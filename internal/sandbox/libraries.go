@@ -14,6 +14,9 @@ import (
 // does not already: none if it is static, as it is where nothing was linked by a C compiler. [Confinement.StartHelper]
 // needs them. They are found out once.
 func Libraries(plan *Plan) []Entry {
+	if plan.readsEverything() {
+		return nil
+	}
 	var missing []Entry
 	for _, path := range loadedFrom() {
 		if found, err := follow(path); err == nil && plan.Access(found.path) < AccessRead {

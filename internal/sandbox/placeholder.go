@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,35 +22,42 @@ type placeholders struct {
 
 // placeholder is one of them, or was: somebody outside may have removed it.
 type placeholder struct {
-	uses     int
-	dev, ino uint64
-	lock     *os.File // keeps other servers from removing it
+	uses int
+	is   identity
+	lock *os.File // keeps other servers from removing it, and another file from having its identity
 	// lost is how often it had to be made again. Those who used it before are not kept from the place any more.
 	lost int
-}
-
-// is tells whether the placeholder is what was found in its place.
-func (p *placeholder) is(found *unix.Stat_t) bool {
-	return p.dev == found.Dev && p.ino == found.Ino && found.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 // placeholderMode tells a placeholder from any other empty directory, from the moment that it is made: where others
 // cannot write anyway nobody sets the sticky bit.
 const placeholderMode = unix.S_ISVTX | 0o755
 
-// isPlaceholder tells whether a path without links is a placeholder, of whatever server.
-func isPlaceholder(path string, stat *unix.Stat_t) bool {
-	if stat.Mode&unix.S_IFMT != unix.S_IFDIR || stat.Mode&(unix.S_ISVTX|0o022) != unix.S_ISVTX {
+// looksKept tells whether something may be a placeholder.
+func looksKept(stat *unix.Stat_t) bool {
+	return stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Mode&(unix.S_ISVTX|0o022) == unix.S_ISVTX
+}
+
+// isPlaceholder tells whether a name in an open directory is a placeholder, of whatever server.
+func isPlaceholder(dir int, name string, stat *unix.Stat_t) bool {
+	if !looksKept(stat) {
 		return false
 	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
-	dir := os.NewFile(uintptr(fd), path)
-	defer dir.Close()
-	_, err = dir.ReadDir(1)
-	return errors.Is(err, io.EOF)
+	defer unix.Close(fd)
+	var entries [1024]byte
+	for {
+		n, err := unix.Getdents(fd, entries[:])
+		if err != nil || n == 0 {
+			return err == nil
+		}
+		if _, count, _ := unix.ParseDirent(entries[:n], 1, nil); count > 0 { // which leaves "." and ".." out
+			return false
+		}
+	}
 }
 
 // placeholderTries is how often it is tried to get hold of a placeholder that another server is removing.
@@ -99,10 +105,10 @@ func (h *placeholders) lock(dir int, path string) (bool, error) {
 		return false, err
 	}
 	p := h.all[path]
-	if p != nil && p.is(&found) {
+	if p != nil && p.is == identityOf(&found) {
 		return true, nil
 	}
-	if !isPlaceholder(path, &found) {
+	if !isPlaceholder(dir, filepath.Base(path), &found) {
 		return false, nil
 	}
 	lock, err := lockPlaceholder(dir, path)
@@ -120,7 +126,7 @@ func (h *placeholders) lock(dir int, path string) (bool, error) {
 		_ = p.lock.Close()
 		p.lost++
 	}
-	p.dev, p.ino, p.lock = found.Dev, found.Ino, lock
+	p.is, p.lock = identityOf(&found), lock
 	return true, nil
 }
 
@@ -161,19 +167,18 @@ func (h *placeholders) share(path string, l *launch) {
 	}
 }
 
-// look tells of a place whether it is a placeholder, and whether it was one that is gone, how often that has happened.
-func (h *placeholders) look(path string) (held bool, lost int) {
+// look tells of a place, and what is there, whether that is its placeholder, and how often one was lost.
+func (h *placeholders) look(path string, found identity) (held bool, lost int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.all[path]
 	if p == nil {
 		return false, 0
 	}
-	var found unix.Stat_t
-	if err := unix.Lstat(path, &found); err != nil {
+	if found == (identity{}) {
 		return false, p.lost + 1 // which it will be when it is held
 	}
-	return p.is(&found), p.lost
+	return p.is == found, p.lost
 }
 
 // owned tells whether this user may change the mode of an open directory, and then make something in it after all.
@@ -209,7 +214,7 @@ func (p *placeholder) remove(path string) {
 	}
 	defer unix.Close(dir)
 	var found unix.Stat_t
-	if unix.Fstatat(dir, filepath.Base(path), &found, unix.AT_SYMLINK_NOFOLLOW) != nil || !p.is(&found) {
+	if unix.Fstatat(dir, filepath.Base(path), &found, unix.AT_SYMLINK_NOFOLLOW) != nil || p.is != identityOf(&found) {
 		return
 	}
 	if errors.Is(unix.Unlinkat(dir, filepath.Base(path), unix.AT_REMOVEDIR), unix.ENOTEMPTY) {

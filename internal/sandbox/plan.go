@@ -1,7 +1,8 @@
 package sandbox
 
 import (
-	"fmt"
+	"cmp"
+	"encoding/binary"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ type rule struct {
 	access    Access
 	missing   bool // it does not exist
 	workspace bool // it is a workspace root
+	is        identity
 }
 
 // Network says whether the network is reached.
@@ -45,18 +47,48 @@ func (p *Plan) Access(path string) Access {
 	}
 }
 
+// readsEverything tells that reading is granted wherever that is, links or not.
+func (p *Plan) readsEverything() bool {
+	for _, r := range p.rules {
+		if r.access < AccessRead {
+			return false
+		}
+	}
+	return p.rules["/"].access >= AccessRead
+}
+
 // Key is the same for plans that come to the same, and only for those, so that what was prepared for one can be kept
 // for the other.
 func (p *Plan) Key() string {
-	var key strings.Builder
-	fmt.Fprintf(&key, "%v %v\n", p.network, p.unrestricted)
+	return p.key(func(r *rule) (lost int) {
+		r.is = identity{}
+		return 0
+	})
+}
+
+// key makes a key of the rules as look makes them, which also says how often what kept a place was lost.
+func (p *Plan) key(look func(r *rule) (lost int)) string {
+	key := make([]byte, 0, 64*len(p.rules)+2)
+	key = append(key, byte(p.network), bit(p.unrestricted))
 	for _, r := range p.sorted() {
-		fmt.Fprintf(&key, "%v %v %q\n", r.access, r.missing, r.path)
+		lost := look(&r)
+		key = append(key, byte(r.access), bit(r.missing))
+		for _, n := range []uint64{r.is.dev, r.is.ino, uint64(lost)} { //nolint:gosec // a count
+			key = binary.AppendUvarint(key, n)
+		}
+		key = append(append(key, r.path...), 0) // which no path has in it
 	}
 	for _, l := range p.links {
-		fmt.Fprintf(&key, "%q %q\n", l.path, l.target)
+		key = append(append(append(append(key, l.path...), 0), l.target...), 0)
 	}
-	return key.String()
+	return string(key)
+}
+
+func bit(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 // Narrow is the plan that grants only what both grant.
@@ -109,7 +141,19 @@ func (p *Plan) sorted() []rule {
 
 // comparePaths orders paths so that a directory comes right before what is below it.
 func comparePaths(a, b string) int {
-	return slices.Compare(strings.Split(strings.Trim(a, "/"), "/"), strings.Split(strings.Trim(b, "/"), "/"))
+	a, b = strings.Trim(a, "/"), strings.Trim(b, "/")
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return cmp.Compare(len(a), len(b))
 }
 
 // step is a change of access on the way down from the root.
@@ -120,6 +164,7 @@ type step struct {
 	// missing tells that path does not exist and must not come into being: it is the first missing part of what a rule
 	// names.
 	missing bool
+	is      identity // zero if missing
 }
 
 // steps lists where access changes, parents before what is below them. Missing places are among them only where the
@@ -145,7 +190,7 @@ func (p *Plan) steps() []step {
 			continue
 		}
 		access[r.path] = r.access
-		steps = append(steps, step{path: r.path, access: r.access, above: above, missing: r.missing})
+		steps = append(steps, step{path: r.path, access: r.access, above: above, missing: r.missing, is: r.is})
 	}
 	return steps
 }

@@ -15,13 +15,13 @@ var protectedNames = []string{".git", ".agents", ".codex"}
 
 // protect adds rules that make the protected names below writable places read-only. Rules that entries made for them
 // stay.
-func (p *Plan) protect() error {
+func (p *Plan) protect(s *survey) error {
 	for _, r := range p.sorted() {
 		if r.access != AccessWrite || r.missing || r.path == "/" {
 			continue
 		}
 		for _, name := range protectedNames {
-			if err := p.protectName(r, name); err != nil {
+			if err := p.protectName(s, r, name); err != nil {
 				return err
 			}
 		}
@@ -29,13 +29,18 @@ func (p *Plan) protect() error {
 	return nil
 }
 
-func (p *Plan) protectName(root rule, name string) error {
+func (p *Plan) protectName(s *survey, root rule, name string) error {
 	path := filepath.Join(root.path, name)
 	if _, named := p.rules[path]; named {
 		return nil
 	}
 	var stat unix.Stat_t
-	err := unix.Lstat(path, &stat)
+	kept := false
+	err := s.in(root.path, func(fd int) error {
+		err := unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
+		kept = err == nil && isPlaceholder(fd, name, &stat)
+		return err
+	})
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		if root.workspace {
@@ -52,12 +57,12 @@ func (p *Plan) protectName(root rule, name string) error {
 		return unsafeProtected(path)
 	case unix.S_IFREG:
 		if name == ".git" {
-			if err := p.protectGitDirectory(path); err != nil {
+			if err := p.protectGitDirectory(s, path); err != nil {
 				return err
 			}
 		}
 	}
-	p.set(rule{path: path, access: AccessRead, missing: isPlaceholder(path, &stat)})
+	p.set(rule{path: path, access: AccessRead, missing: kept, is: identityOf(&stat)})
 	return nil
 }
 
@@ -67,7 +72,7 @@ func unsafeProtected(path string) error {
 }
 
 // protectGitDirectory protects what a gitdir file points to.
-func (p *Plan) protectGitDirectory(file string) error {
+func (p *Plan) protectGitDirectory(s *survey, file string) error {
 	target, err := readGitFile(file)
 	if err != nil {
 		return failed(Failed, file, "cannot be read, to protect where it points to", err)
@@ -78,7 +83,7 @@ func (p *Plan) protectGitDirectory(file string) error {
 	if !filepath.IsAbs(target) {
 		target = filepath.Join(filepath.Dir(file), target)
 	}
-	walked, err := follow(filepath.Clean(target))
+	walked, err := s.follow(filepath.Clean(target))
 	if err != nil {
 		return failed(Failed, file, "points to what cannot be found, to protect it", err)
 	}
@@ -90,7 +95,7 @@ func (p *Plan) protectGitDirectory(file string) error {
 			return unsafeProtected(l.path)
 		}
 	}
-	p.set(rule{path: walked.path, access: AccessRead, missing: walked.missing})
+	p.set(rule{path: walked.path, access: AccessRead, missing: walked.missing, is: walked.is})
 	return nil
 }
 

@@ -160,21 +160,26 @@ func TestPlaceholdersOfOthersStay(t *testing.T) {
 	}
 }
 
-// TestPlacesThatChangedAreNotTrusted swaps a place for a link between the plan and the start.
+// TestPlacesThatChangedAreNotTrusted swaps a place for a link, or for another directory, between the plan and the start.
 func TestPlacesThatChangedAreNotTrusted(t *testing.T) {
-	for _, backend := range []Backend{Bubblewrap, Landlock} {
-		t.Run(backend.String(), func(t *testing.T) {
-			dir := build(t, "w/", "secret/")
-			plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}})
-			if err := errors.Join(os.Remove(dir+"/w"), os.Symlink("secret", dir+"/w")); err != nil {
-				t.Fatal(err)
-			}
-			_, _, err := tryProgram(t, probed(t, backend), plan, shell("true"))
-			var typed *Error
-			if !errors.As(err, &typed) || typed.Kind != NotStarted || typed.Path != dir+"/w" {
-				t.Errorf("got %v", err)
-			}
-		})
+	for name, swap := range map[string]func(dir string) error{
+		"link":      func(dir string) error { return os.Symlink("secret", dir+"/w") },
+		"directory": func(dir string) error { return os.Rename(dir+"/secret", dir+"/w") },
+	} {
+		for _, backend := range []Backend{Bubblewrap, Landlock} {
+			t.Run(name+" "+backend.String(), func(t *testing.T) {
+				dir := build(t, "w/", "secret/")
+				plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}})
+				if err := errors.Join(os.Rename(dir+"/w", dir+"/old"), swap(dir)); err != nil {
+					t.Fatal(err)
+				}
+				_, _, err := tryProgram(t, probed(t, backend), plan, shell("true"))
+				var typed *Error
+				if !errors.As(err, &typed) || typed.Kind != NotStarted || typed.Path != dir+"/w" {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
 	}
 }
 

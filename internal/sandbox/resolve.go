@@ -31,9 +31,11 @@ func (p *Policy) Resolve(ctx context.Context, around Surroundings) (*Plan, error
 	if err != nil {
 		return nil, err
 	}
+	var s survey
+	defer s.close()
 	var found []grant
 	for _, w := range wanted {
-		g, err := w.find()
+		g, err := w.find(&s)
 		if err != nil {
 			return nil, err
 		}
@@ -41,9 +43,9 @@ func (p *Policy) Resolve(ctx context.Context, around Surroundings) (*Plan, error
 			continue
 		}
 		found = append(found, g)
-		plan.merge(rule{path: g.found.path, access: w.access, missing: g.found.missing, workspace: w.workspace})
+		plan.merge(rule{path: g.found.path, access: w.access, missing: g.found.missing, workspace: w.workspace, is: g.found.is})
 	}
-	if err := plan.protect(); err != nil {
+	if err := plan.protect(&s); err != nil {
 		return nil, err
 	}
 	for _, g := range found {
@@ -221,8 +223,8 @@ type grant struct {
 }
 
 // find follows the links of a place.
-func (w place) find() (grant, error) {
-	walked, err := follow(filepath.Clean(w.path))
+func (w place) find(s *survey) (grant, error) {
+	walked, err := s.follow(filepath.Clean(w.path))
 	switch {
 	case err == nil:
 		return grant{place: w, found: walked}, nil

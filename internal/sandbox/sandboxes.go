@@ -3,11 +3,8 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // Options say how to find out what works.
@@ -138,20 +135,14 @@ func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
 // long as programs keep a place from coming into being, it is missing for them; when somebody else has removed what keeps
 // it, those programs are not kept from it any more, and are not for the plan.
 func (s *Sandboxes) Key(plan *Plan) string {
-	same := &Plan{network: plan.network, unrestricted: plan.unrestricted, links: plan.links, rules: make(map[string]rule, len(plan.rules))}
-	var identities []byte
-	for _, r := range plan.sorted() {
-		held, lost := s.reserved.look(r.path)
-		r.missing = r.missing || held
-		same.rules[r.path] = r
-		var stat unix.Stat_t // zero of what is missing
-		if !r.missing {
-			_ = unix.Lstat(r.path, &stat)
-			lost = 0
+	return plan.key(func(r *rule) (lost int) {
+		held, lost := s.reserved.look(r.path, r.is)
+		if r.missing = r.missing || held; !r.missing {
+			return 0
 		}
-		identities = fmt.Appendf(identities, "%x:%x:%x ", stat.Dev, stat.Ino, lost)
-	}
-	return same.Key() + string(identities)
+		r.is = identity{}
+		return lost
+	})
 }
 
 func (s *Sandboxes) express(status *Status, plan *Plan) (enforcer, error) {
