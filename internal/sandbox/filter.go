@@ -82,8 +82,8 @@ func (a *assembler) jumpAlways(skip int) {
 // maxJump is how far a conditional jump goes.
 const maxJump = 255
 
-// compile makes the program of a filter: calls of another architecture kill, rules for the same call are looked at in
-// their order, and whatever they do not answer is let through. The kernel runs a filter once for every call that there
+// compile makes the program of a filter: calls of another architecture kill, calls that nobody has judged yet do not
+// exist, rules for the same call are looked at in their order, and whatever they do not answer is let through. The kernel runs a filter once for every call that there
 // is when it is loaded, so the way to the rules of a call is a binary search.
 func compile(rules []filterRule) []unix.SockFilter {
 	var a assembler
@@ -91,10 +91,8 @@ func compile(rules []filterRule) []unix.SockFilter {
 	a.jump(auditArch, 1, 0)
 	a.answer(answerKill)
 	a.load(offsetCall)
-	if foreignCalls != 0 {
-		a.atLeast(foreignCalls, 0, 1)
-		a.answer(answerRefused)
-	}
+	a.atLeast(firstUnknown, 0, 1)
+	a.answer(answerMissing)
 	rules = slices.Clone(rules)
 	slices.SortStableFunc(rules, func(a, b filterRule) int { return cmp.Compare(a.call, b.call) })
 	return append(a.code, searchRules(rules)...)

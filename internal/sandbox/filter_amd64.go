@@ -2,11 +2,7 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-const (
-	auditArch = unix.AUDIT_ARCH_X86_64
-	// foreignCalls is the first number of the calls of x32, which have the architecture of amd64.
-	foreignCalls = 0x40000000
-)
+const auditArch = unix.AUDIT_ARCH_X86_64
 
 // archRefused are those of alwaysRefused that only this architecture has.
 var archRefused = []uintptr{unix.SYS_KEXEC_FILE_LOAD, unix.SYS_IOPERM, unix.SYS_IOPL, unix.SYS_MODIFY_LDT, unix.SYS_USELIB, unix.SYS__SYSCTL}

@@ -2,11 +2,7 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-const (
-	auditArch = unix.AUDIT_ARCH_AARCH64
-	// foreignCalls is 0: all calls of the architecture are its own.
-	foreignCalls = 0
-)
+const auditArch = unix.AUDIT_ARCH_AARCH64
 
 // archRefused are those of alwaysRefused that only this architecture has.
 var archRefused = []uintptr{unix.SYS_KEXEC_FILE_LOAD}
