@@ -25,6 +25,7 @@ type stage struct {
 	Path   string // of a stream socket, relative to Base
 	Packet string // of a datagram socket, too
 	Name   string // of an abstract stream socket
+	Queue  string // the name of a message queue
 	Shared int    // the number of a segment of shared memory
 	Setuid string // the path of this program, owned by root and with the set-user-id bit
 	Cgroup string // a control group

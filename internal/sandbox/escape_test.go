@@ -33,6 +33,7 @@ func attempts() map[string]attempt {
 	all := maps.Clone(fileAttempts)
 	maps.Copy(all, processAttempts)
 	maps.Copy(all, networkAttempts)
+	maps.Copy(all, kernelAttempts)
 	return all
 }
 
@@ -62,6 +63,7 @@ func serveAttempts(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer server.removeQueue()
 	outcomes := map[string]outcome{}
 	for name, attempt := range attempts() {
 		if attempt.root && os.Geteuid() != 0 || attempt.ordinary && os.Geteuid() == 0 {
@@ -100,7 +102,7 @@ func newAttemptServer(backend Backend, dir, setuid string) (*attemptServer, erro
 	}
 	s := &attemptServer{stage: stage{
 		Dir: dir, Server: os.Getpid(), Secret: uint64(uintptr(unsafe.Pointer(&heldSecret[0]))), Setuid: setuid,
-		Path: "stream", Packet: "packet", Base: dir, Name: "@execwire-" + strconv.Itoa(os.Getpid()),
+		Queue: "execwire-" + strconv.Itoa(os.Getpid()), Path: "stream", Packet: "packet", Base: dir, Name: "@execwire-" + strconv.Itoa(os.Getpid()),
 	}}
 	for _, network := range []struct{ kind, address string }{
 		{"unix", s.stage.Path}, {"unix", s.stage.Name}, {"tcp4", "127.0.0.1:0"},
@@ -137,6 +139,13 @@ func newAttemptServer(backend Backend, dir, setuid string) (*attemptServer, erro
 	if _, err := unix.SysvShmAttach(s.stage.Shared, 0, 0); err != nil {
 		return nil, err
 	}
+	queue, err := unix.BytePtrFromString(s.stage.Queue)
+	if err != nil {
+		return nil, err
+	}
+	if err := system(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(queue)), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600); err != nil {
+		return nil, fmt.Errorf("message queue: %w", err)
+	}
 	if s.sandboxes = Probe(context.Background(), Options{Without: others(backend)}); s.sandboxes.statuses[backend-1].Err != nil {
 		return nil, s.sandboxes.statuses[backend-1].Err
 	}
@@ -146,6 +155,12 @@ func newAttemptServer(backend Backend, dir, setuid string) (*attemptServer, erro
 		}
 	}
 	return s, nil
+}
+
+func (s *attemptServer) removeQueue() {
+	if name, err := unix.BytePtrFromString(s.stage.Queue); err == nil {
+		_ = system(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(name)))
+	}
 }
 
 func others(backend Backend) []Backend {
@@ -305,8 +320,8 @@ func letPass(t *testing.T, dir string) {
 	t.Helper()
 	for ; strings.HasPrefix(dir, os.TempDir()); dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
-		if err == nil && info.Mode()&0o001 == 0 {
-			err = os.Chmod(dir, info.Mode()|0o011)
+		if err == nil && info.Mode()&0o005 != 0o005 {
+			err = os.Chmod(dir, info.Mode()|0o055) // bubblewrap 0.12 has to read what is above a place
 		}
 		if err != nil {
 			t.Fatal(err)
