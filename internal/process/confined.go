@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -39,17 +40,29 @@ func (s *Spec) explainConfined(program string, err error) error {
 	case inside == nil && errors.Is(err, unix.E2BIG):
 		return s.explain(program, unix.E2BIG)
 	case inside == nil && isErrno(err): // of what would have made the sandbox
-		return startError(SandboxNotStarted, "", err)
+		return s.notStarted("", err)
 	case inside == nil:
 		return err
 	case inside.Kind == sandbox.NoDirectory:
 		return startError(BadWorkingDirectory, s.Cwd, fmt.Errorf("working directory is not there inside the sandbox; grant it in the policy, or name another: %w", inside))
 	case inside.Kind != sandbox.NotExecuted:
-		return startError(SandboxNotStarted, inside.Path, inside)
+		return s.notStarted(inside.Path, inside)
 	case inside.Errno == unix.ENOENT && s.checkProgram(program) == nil:
 		return startError(NotExecutable, inside.Path, fmt.Errorf("it or its interpreter is not there inside the sandbox: %w", inside.Errno))
 	}
 	return s.explain(program, inside.Errno)
+}
+
+// notStarted types an error of what makes the sandbox, for which the limits of the process hold as well.
+func (s *Spec) notStarted(subject string, err error) error {
+	var limits []string
+	for _, limit := range s.ResourceLimits {
+		limits = append(limits, fmt.Sprintf("%v=%d", limit.Resource, limit.Soft))
+	}
+	if len(limits) > 0 {
+		err = fmt.Errorf("%w; the limits of the process hold for what makes its sandbox too, raise %s if that is too low", err, strings.Join(limits, " or "))
+	}
+	return startError(SandboxNotStarted, subject, err)
 }
 
 func isErrno(err error) bool {

@@ -2,8 +2,10 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +46,22 @@ func TestAStartEndsWithWhoStandsForTheProgram(t *testing.T) {
 	wantKind(t, err, SandboxNotStarted)
 	if left := childrenLeft(t); len(left) > 0 {
 		t.Errorf("%v are left", left)
+	}
+}
+
+// A limit that is too low for what makes the sandbox is named.
+func TestALimitThatIsTooLowForASandboxIsNamed(t *testing.T) {
+	by := confinedBy(t, sandbox.Bubblewrap)(readOnly)
+	for _, limit := range []Limit{
+		{Resource: ResourceOpenFiles, Soft: 4, Hard: 4}, {Resource: ResourceOpenFiles, Soft: 14, Hard: 14},
+		{Resource: ResourceAddressSpaceBytes, Soft: 1 << 20, Hard: 1 << 20},
+	} {
+		spec := confined(shell("true"), by)
+		spec.ResourceLimits = []Limit{limit}
+		_, err := newSupervisor(t, Config{}).Start(testContext(t), spec)
+		if wantKind(t, err, SandboxNotStarted); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("raise %v=%d", limit.Resource, limit.Soft)) {
+			t.Errorf("%v=%d: %v", limit.Resource, limit.Soft, err)
+		}
 	}
 }
 

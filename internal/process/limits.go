@@ -39,6 +39,26 @@ var rlimits = [...]int{
 	ResourceAddressSpaceBytes: unix.RLIMIT_AS,
 }
 
+// resourceNames are what the resources are called where they are asked for.
+var resourceNames = [...]string{
+	ResourceCPUSeconds:        "cpu-seconds",
+	ResourceFileBytes:         "file-bytes",
+	ResourceDataBytes:         "data-bytes",
+	ResourceStackBytes:        "stack-bytes",
+	ResourceCoreBytes:         "core-bytes",
+	ResourceUserProcesses:     "user-processes",
+	ResourceOpenFiles:         "open-files",
+	ResourceLockedBytes:       "locked-bytes",
+	ResourceAddressSpaceBytes: "address-space-bytes",
+}
+
+func (r Resource) String() string {
+	if r == 0 || int(r) >= len(resourceNames) {
+		return fmt.Sprintf("resource(%d)", uint8(r))
+	}
+	return resourceNames[r]
+}
+
 // NoLimit is a limit that bounds nothing.
 const NoLimit uint64 = math.MaxUint64 // RLIM_INFINITY
 

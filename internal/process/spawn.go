@@ -84,7 +84,7 @@ func (s *Supervisor) launch(ctx context.Context, spec *Spec, what sandbox.Progra
 	unwatch := func() {}
 	release, err := spec.Sandbox.Start(ctx, what, func(wrapped sandbox.Program) (err error) {
 		if c, err = s.forkExec(spec, wrapped, group); err == nil && spec.Sandbox.Report().ExitByCode {
-			unwatch = c.watch(func() { cancel(errStandInEnded()) })
+			unwatch = c.watch(func() { cancel(spec.errStandInEnded()) })
 		}
 		return err
 	})
@@ -102,8 +102,8 @@ func (s *Supervisor) launch(ctx context.Context, spec *Spec, what sandbox.Progra
 
 // errStandInEnded is what a start fails with if who stands for the program was killed, by a limit perhaps, and has left
 // somebody who waits for it for ever.
-func errStandInEnded() error {
-	return startError(SandboxNotStarted, "", errors.New("bubblewrap was ended before the program began; are the limits of the process too low for it?"))
+func (s *Spec) errStandInEnded() error {
+	return s.notStarted("", errors.New("bubblewrap was ended before the program began"))
 }
 
 // watch calls ended when the child ends, until the function that it returns is called.
