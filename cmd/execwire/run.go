@@ -167,6 +167,9 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 		return explainDial(err)
 	}
 	defer closeServer()
+	if err := findWritable(command.Context(), server, flags.confine); err != nil {
+		return err
+	}
 	options := client.RunOptions{Process: process, Stdout: std.out, Stderr: std.err}
 	if flags.stdin {
 		options.Stdin = std.in
@@ -179,5 +182,5 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if err != nil {
 		return explainRun(err, flags)
 	}
-	return explainDenied(explainExit(exit), exit, std)
+	return explainDenied(explainExit(exit), exit, flags.confine, std)
 }

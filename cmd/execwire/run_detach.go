@@ -28,6 +28,9 @@ func runDetached(command *cobra.Command, flags runFlags, process *execwirev1.Sta
 		return explainDial(err)
 	}
 	defer closeClient()
+	if err := findWritable(command.Context(), c, flags.confine); err != nil {
+		return err
+	}
 	started, err := c.Processes().StartProcess(command.Context(), process)
 	if err != nil {
 		return explainStart(client.FromRPC(err), flags)

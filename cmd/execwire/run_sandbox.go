@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,6 +62,23 @@ func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPoli
 	return readPolicy(flags.sandbox)
 }
 
+// findWritable refuses a directory of --writable that the server does not have: what is
+// missing could not be made by the process either, and nothing would say why. What
+// cannot be asked, of a server whose files are nobody's, stays open.
+func findWritable(ctx context.Context, c *client.Client, flags sandboxFlags) error {
+	for _, dir := range flags.writable {
+		absolute, err := filepath.Abs(dir)
+		if err == nil {
+			_, err = c.Stat(ctx, absolute)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return &exitError{code: codeFailed, err: fmt.Errorf("--writable %s: there is no such directory", shown(absolute)),
+				hint: "make it first, or name one around it that is there"}
+		}
+	}
+	return nil
+}
+
 // readPolicy reads a policy from a file.
 func readPolicy(file string) (*execwirev1.SandboxPolicy, error) {
 	text, err := os.ReadFile(file)
@@ -82,10 +100,29 @@ func readPolicy(file string) (*execwirev1.SandboxPolicy, error) {
 
 // explainDenied adds what to do next, for somebody at a terminal, to the end of a
 // process that its sandbox seems to have kept from something.
-func explainDenied(ended error, exit client.Exit, std streams) error {
+func explainDenied(ended error, exit client.Exit, flags sandboxFlags, std streams) error {
 	var code *exitError
 	if !exit.SandboxDenied || !errors.As(ended, &code) || code.err != nil || !term.IsTerminal(int(std.err.Fd())) {
 		return ended
 	}
-	return &exitError{code: code.code, err: errors.New("the sandbox seems to have denied the process something: allow more with --writable DIR or --network")}
+	return &exitError{code: code.code, err: errors.New("the sandbox seems to have denied the process something"), hint: flags.more()}
+}
+
+// more says how to be denied less.
+func (f sandboxFlags) more() string {
+	var how string
+	switch f.sandbox {
+	case "":
+		return "it is the sandbox that the server requires: its administrator can allow more"
+	case sandboxReadOnly:
+		how = "let the working directory be written to with --sandbox " + sandboxWorkspaceWrite
+	case sandboxWorkspaceWrite:
+		how = "let another directory be written to with --writable DIR"
+	default:
+		return "allow more in " + f.sandbox
+	}
+	if !f.network {
+		how += ", or the network be reached with --network"
+	}
+	return how
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/creack/pty"
 )
 
 // outsideTmp is a directory that no sandbox makes writable on its own, by its real path.
@@ -104,7 +107,6 @@ func TestRunRefusesWhatItCannotConfine(t *testing.T) {
 	}
 }
 
-// In a pipe nothing is said beside the process.
 func TestAnEmptySandboxIsNotNone(t *testing.T) {
 	dir := t.TempDir()
 	for _, flag := range [][]string{{"--sandbox", ""}, {"--sandbox="}} {
@@ -120,6 +122,61 @@ func TestAnEmptySandboxIsNotNone(t *testing.T) {
 	}
 }
 
+// A directory that is not there is not left out in silence.
+func TestRunRefusesAMissingWritable(t *testing.T) {
+	server := startServer(t, "unix://"+t.TempDir()+"/socket")
+	dir := outsideTmp(t)
+	for name, flags := range map[string][]string{
+		"here": {"run"}, "of a server": {"run", "--server", server.urls[0]}, "detached": {"run", "--detach", "--server", server.urls[0]},
+	} {
+		c := command(t, append(flags, "--sandbox", "workspace-write", "--writable", dir, "--writable", "none", "--", "/bin/sh", "-c", ": >ran")...)
+		c.Dir = dir
+		got := runCommand(t, c)
+		if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "--writable "+dir+"/none: there is no such directory") {
+			t.Errorf("%s: exit code %d, said %q and %q", name, got.code, got.out, got.errOut)
+		}
+		if _, err := os.Stat(dir + "/ran"); err == nil {
+			t.Errorf("%s: it ran", name)
+		}
+	}
+}
+
+// Somebody at a terminal is told what to do next.
+func TestADenialIsExplainedAtATerminal(t *testing.T) {
+	dir := outsideTmp(t)
+	policy := filepath.Join(dir, "policy.json")
+	if err := os.WriteFile(policy, []byte(`{"managed":{"fileSystem":{"restricted":{"entries":[
+		{"special":{"kind":"SPECIAL_PATH_KIND_ROOT"},"access":"SANDBOX_ACCESS_READ"}]}}}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		flags, variables []string
+		want             string
+	}{
+		"read-only":       {flags: []string{"--sandbox", "read-only"}, want: "with --sandbox workspace-write, or the network be reached with --network"},
+		"workspace-write": {flags: []string{"--sandbox", "workspace-write", "--network"}, want: "with --writable DIR\r\n"},
+		"file":            {flags: []string{"--sandbox", policy}, want: "allow more in " + policy},
+		"required":        {variables: []string{"EXECWIRE_REQUIRE_SANDBOX=read-only"}, want: "the sandbox that the server requires"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			master, slave, err := pty.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer master.Close()
+			c := command(t, append(append([]string{"run"}, test.flags...), "--", "sh", "-c", "echo x >"+dir+"/f")...)
+			c.Env, c.Stderr = append(c.Env, test.variables...), slave
+			_ = c.Run()
+			_ = slave.Close()
+			said, _ := io.ReadAll(master) // it fails when all was read
+			if c.ProcessState.ExitCode() == 0 || !strings.Contains(string(said), "seems to have denied") || !strings.Contains(string(said), test.want) {
+				t.Errorf("it ended with %v and said %q", c.ProcessState, said)
+			}
+		})
+	}
+}
+
+// In a pipe nothing is said beside the process.
 func TestADenialIsQuietInAPipe(t *testing.T) {
 	c := command(t, "run", "--sandbox", "read-only", "--", "sh", "-c", "echo x >f")
 	c.Dir = outsideTmp(t)
