@@ -9,9 +9,10 @@
 //
 // The program gets no new privileges (set-user-id bits mean nothing), no capabilities (also of root), none of this
 // process's descriptors, and a seccomp filter that refuses ptrace, the memory of other processes, io_uring, mounts,
-// namespaces, keys, BPF, the kernel's log, putting input into a terminal, and calls that are newer than it. If the network is restricted it also refuses sockets of
-// every family, and connect, bind, listen, accept and addressed sends; stream socket pairs stay. The filter is loaded,
-// and signals are unblocked, by a starter of a few hundred bytes that every confined program begins as: see starter.go.
+// namespaces, keys, BPF, the kernel's log, putting input into a terminal, and calls that are newer than it. If the
+// network is restricted it also refuses sockets of every family, and connect, bind, listen, accept and addressed
+// sends; stream socket pairs stay. The filter is loaded, and signals are unblocked, by a starter of a few hundred
+// bytes that every confined program begins as: see starter.go.
 //
 // # Bubblewrap
 //
