@@ -51,7 +51,7 @@ var rooms = map[string]room{
 		imports: []string{genExecwire, "gateway/jsonrpc", "internal/wsconn", "internal/auth", "internal/tracecontext"}},
 	"gateway/jsonrpc":  {says: "envelope, ids, error objects; knows no method"},
 	"relay":            {says: "reliable ordered streams over frames; never looks into payloads", imports: []string{genRelay}},
-	"relay/executor":   {says: "the executor's end", imports: relayEnd},
+	"relay/executor":   {says: "the executor's end", imports: append([]string{"internal/secretfile"}, relayEnd...)},
 	"relay/harness":    {says: "the harness's end", imports: relayEnd},
 	"relay/rendezvous": {says: "registry and rendezvous", imports: relayEnd},
 	"client": {says: "the Go SDK",

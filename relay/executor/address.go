@@ -1,0 +1,50 @@
+package executor
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// isLoopback reports whether u names this host as it is written: a name that
+// merely resolves to loopback may resolve to something else tomorrow.
+func isLoopback(u *url.URL) bool {
+	host := u.Hostname()
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.Unmap().IsLoopback()
+}
+
+// urlProblem says what is wrong with the URL in text if it is not one of the
+// secure or the plain scheme with nothing but host and path, and a query if
+// that is allowed. plain is refused beyond loopback unless anywhere. What is
+// wrong never repeats the URL, which may hold secrets.
+func urlProblem(text, secure, plain string, query, anywhere bool) (*url.URL, string) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, "cannot be read as a URL"
+	case u.Scheme != secure && u.Scheme != plain || u.Opaque != "":
+		return nil, "is not a URL of " + secure + ":// or " + plain + "://"
+	case u.Hostname() == "":
+		return nil, "names no host"
+	case u.User != nil || u.Fragment != "" || strings.HasSuffix(text, "#"):
+		return nil, "has a user or a fragment"
+	case !query && (u.RawQuery != "" || u.ForceQuery):
+		return nil, "has a query"
+	case u.Scheme == plain && !anywhere && !isLoopback(u):
+		return nil, "is " + plain + ":// to another host, where everybody on the way can read credentials and change what is said"
+	}
+	return u, ""
+}
+
+// masked is u for people: without its query, which may hold a signature.
+func masked(u *url.URL) string {
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if u.RawQuery != "" {
+		return shown.String() + "?…"
+	}
+	return shown.String()
+}

@@ -1,0 +1,133 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay/executor"
+)
+
+// options are right but for what change makes of them.
+func options(change func(*executor.Options)) executor.Options {
+	o := executor.Options{
+		BaseURL: "https://registry.invalid", ExecutorID: "machine-1", Credentials: token("x"),
+		Serve: func(context.Context, *wsconn.Conn) error { return nil },
+	}
+	change(&o)
+	return o
+}
+
+func TestOptionsThatAreWrong(t *testing.T) {
+	many, long := map[string]string{}, map[string]string{}
+	for i := range executor.MaxLabels + 1 {
+		many[fmt.Sprint("label", i)] = ""
+	}
+	for i := range executor.MaxLabels {
+		long[fmt.Sprint("label", i)] = strings.Repeat("v", 128)
+	}
+	label := func(name, value string) func(*executor.Options) {
+		return func(o *executor.Options) { o.Labels = map[string]string{name: value} }
+	}
+	id := func(id string) func(*executor.Options) { return func(o *executor.Options) { o.ExecutorID = id } }
+	base := func(url string) func(*executor.Options) { return func(o *executor.Options) { o.BaseURL = url } }
+	for name, tc := range map[string]struct {
+		change func(*executor.Options)
+		option string
+		text   string
+	}{
+		"no base":             {base(" // "), "--remote", "executor registry base URL is required"},
+		"base without scheme": {base("registry:443"), "--remote", "is not a URL of https:// or http://"},
+		"base of files":       {base("file:///etc"), "--remote", "is not a URL of"},
+		"base that is none":   {base("https://h:t0psecret"), "--remote", "cannot be read as a URL"},
+		"base without host":   {base("https:///x"), "--remote", "names no host"},
+		"base with a user":    {base("https://u:t0psecret@h"), "--remote", "has a user"},
+		"base with fragment":  {base("https://h/#t0psecret"), "--remote", "has a user or a fragment"},
+		"base with a query":   {base("https://h?t0psecret"), "--remote", "has a query"},
+		"base ends in ?":      {base("https://h?"), "--remote", "has a query"},
+		"http elsewhere":      {base("http://192.0.2.1"), "--remote", "is http:// to another host"},
+		"http to a name":      {base("http://localhost.example.org"), "--remote", "is http:// to another host"},
+		"no id":               {id("\t "), "--executor-id", "executor id is required for remote exec-server registration"},
+		"long id":             {id(strings.Repeat("x", 257)), "--executor-id", "at most 256"},
+		"id with a slash":     {id("a/b"), "--executor-id", `cannot be "a/b"`},
+		"id of dots":          {id(".."), "--executor-id", "cannot be"},
+		"id with a space":     {id("a b"), "--executor-id", "cannot be"},
+		"id in other letters": {id("böse"), "--executor-id", "cannot be"},
+		"long name":           {func(o *executor.Options) { o.Name = strings.Repeat("x", 257) }, "--name", "has 257 bytes, and may have 256"},
+		"name of two lines":   {func(o *executor.Options) { o.Name = "a\nb" }, "--name", "cannot be printed"},
+		"name not in UTF-8":   {func(o *executor.Options) { o.Name = "\xff" }, "--name", "is not UTF-8"},
+		"long version":        {func(o *executor.Options) { o.Version = strings.Repeat("x", 65) }, "Version", "has 65 bytes"},
+		"many labels":         {func(o *executor.Options) { o.Labels = many }, "--label", "is given 33 times"},
+		"many bytes":          {func(o *executor.Options) { o.Labels = long }, "--label", "all labels may take 4096"},
+		"label without name":  {label("", "x"), "--label", "cannot have the name"},
+		"label's long name":   {label(strings.Repeat("x", 65), "x"), "--label", "cannot have the name"},
+		"label's odd name":    {label("a=b", "x"), "--label", "cannot have the name"},
+		"label's long value":  {label("a", strings.Repeat("x", 257)), "--label a", "has 257 bytes"},
+		"label's odd value":   {label("a", "\x00"), "--label a", "cannot be printed"},
+		"odd instance":        {func(o *executor.Options) { o.Instance = "a\r\nb" }, "Instance", "is no id"},
+		"negative time":       {func(o *executor.Options) { o.PongTimeout = -1 }, "PongTimeout", "must not be negative"},
+		"nobody to serve":     {func(o *executor.Options) { o.Serve = nil }, "Serve", "is needed"},
+	} {
+		err := executor.Run(t.Context(), options(tc.change))
+		wrong, ok := errors.AsType[*executor.OptionsError](err)
+		if !ok || wrong.Name != tc.option || !strings.Contains(err.Error(), tc.text) || !strings.Contains(err.Error(), tc.option) || strings.Contains(err.Error(), "t0psecret") {
+			t.Errorf("%s: %v, want an OptionsError of %s that says %q", name, err, tc.option, tc.text)
+		}
+		if !executor.Final(err, false) {
+			t.Errorf("%s is not final", name)
+		}
+	}
+}
+
+// Whoever has nothing to show registers on this host only.
+func TestNoCredentialsBeyondLoopback(t *testing.T) {
+	err := executor.Run(t.Context(), options(func(o *executor.Options) { o.Credentials = nil }))
+	if _, ok := errors.AsType[*executor.CredentialsError](err); !ok || !strings.Contains(err.Error(), "--remote-token-file") {
+		t.Errorf("Run = %v, want a CredentialsError", err)
+	}
+	h := newHub(t)
+	r := h.start(t)
+	r.next(executor.EventRegistered)
+	if registrations, _ := h.seen(); registrations[0].Header["Authorization"] != nil {
+		t.Error("something was shown")
+	}
+}
+
+func TestOptionsThatAreRight(t *testing.T) {
+	ended, end := context.WithCancelCause(t.Context())
+	end(errors.New("at once"))
+	for name, change := range map[string]func(*executor.Options){
+		"as long as may be": func(o *executor.Options) {
+			o.ExecutorID, o.Name = strings.Repeat("x", 256), strings.Repeat("x", 256)
+			o.Labels = map[string]string{strings.Repeat("x", 64): strings.Repeat("v", 256), "a.b/c-d_e": ""}
+		},
+		"loopback":            func(o *executor.Options) { o.BaseURL = "http://LOCALHOST:1" },
+		"loopback of IPv6":    func(o *executor.Options) { o.BaseURL = "http://[::1]:1" },
+		"mapped loopback":     func(o *executor.Options) { o.BaseURL = "http://[::ffff:127.0.0.1]:1" },
+		"plain text, allowed": func(o *executor.Options) { o.BaseURL, o.AllowPlainText = "http://192.0.2.1", true },
+	} {
+		if err := executor.Run(ended, options(change)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestWaitsDoubleUpToTheMost(t *testing.T) {
+	b := executor.NewBackoff(time.Second, 30*time.Second)
+	for round := range 100 {
+		for _, most := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+			most *= time.Second
+			if wait := b.Next(0); wait < most/2 || wait > most {
+				t.Fatalf("round %d: %v, want %v to %v", round, wait, most/2, most)
+			}
+		}
+		if wait := b.Next(time.Minute); wait != time.Minute {
+			t.Fatalf("a wish for a minute became %v", wait)
+		}
+		b.Reset()
+	}
+}
