@@ -761,7 +761,9 @@ type ExitRecord struct {
 	// denied: it did not succeed, and what is retained of its output says so
 	// (permission denied, operation not permitted, read-only file system, seccomp,
 	// sandbox, landlock, failed to write file, in any case of letters), or it was
-	// ended by SIGSYS. It is a guess, for those who would ask for more.
+	// ended by SIGSYS. It is a guess, for those who would ask for more, and made when
+	// the event exited is there: an answer that overtakes that event, as those of
+	// TerminateProcess and WaitProcess may, has false.
 	SandboxDenied bool `protobuf:"varint,7,opt,name=sandbox_denied,json=sandboxDenied,proto3" json:"sandbox_denied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
