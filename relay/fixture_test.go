@@ -1,0 +1,156 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 2 * time.Minute
+
+// wire is one direction of a pair of carriers: frames that wait, some at most.
+type wire struct {
+	frames chan []byte
+	over   chan struct{}
+	once   sync.Once
+}
+
+func newWire() *wire { return &wire{frames: make(chan []byte, 16), over: make(chan struct{})} }
+
+func (w *wire) cut() { w.once.Do(func() { close(w.over) }) }
+
+// pipeEnd is one end of a pair of carriers in memory.
+type pipeEnd struct{ in, out *wire }
+
+// pipe returns two carriers that are each other's peer.
+func pipe() (*pipeEnd, *pipeEnd) {
+	there, back := newWire(), newWire()
+	return &pipeEnd{in: back, out: there}, &pipeEnd{in: there, out: back}
+}
+
+func (p *pipeEnd) Receive() ([]byte, error) {
+	select {
+	case b := <-p.in.frames:
+		return b, nil
+	case <-p.in.over:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipeEnd) Send(b []byte) error {
+	select {
+	case <-p.out.over:
+		return net.ErrClosed
+	default:
+	}
+	select {
+	case p.out.frames <- append([]byte(nil), b...):
+		return nil
+	case <-p.out.over:
+		return net.ErrClosed
+	}
+}
+
+func (p *pipeEnd) Close(int, string) error {
+	p.in.cut()
+	p.out.cut()
+	return nil
+}
+
+// endpoint returns an endpoint that the test closes.
+func endpoint(t testing.TB, c Config) *Endpoint {
+	t.Helper()
+	e, err := NewEndpoint(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close(ReasonGoingAway) })
+	return e
+}
+
+// connect has two endpoints serve a pair of carriers, which the function that is
+// returned cuts.
+func connect(t testing.TB, a, b *Endpoint) (cut func()) {
+	t.Helper()
+	left, right := pipe()
+	var both sync.WaitGroup
+	both.Go(func() { _ = a.Run(context.Background(), left) })
+	both.Go(func() { _ = b.Run(context.Background(), right) })
+	cut = func() {
+		_ = left.Close(0, "")
+		both.Wait()
+	}
+	t.Cleanup(cut)
+	return cut
+}
+
+// within returns a context for what must happen.
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("that took too long"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// opened returns a stream that a harness opened, once the peer was seen to
+// acknowledge.
+func opened(t testing.TB, h *Endpoint) *Stream {
+	t.Helper()
+	s, err := h.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitReliable(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func send(t testing.TB, s *Stream, message string) {
+	t.Helper()
+	if err := s.Send(within(t), []byte(message)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func accept(t testing.TB, e *Endpoint) *Stream {
+	t.Helper()
+	s, err := e.Accept(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func expect(t testing.TB, s *Stream, want string) {
+	t.Helper()
+	got, err := s.Receive(within(t))
+	if err != nil {
+		t.Fatalf("instead of %.60q: %v", want, err)
+	}
+	if string(got) != want {
+		t.Fatalf("got %d bytes %.60q, want %d bytes %.60q", len(got), got, len(want), want)
+	}
+}
+
+// expectReset wants the stream to end.
+func expectReset(t testing.TB, s *Stream, reason string, remote bool) {
+	t.Helper()
+	message, err := s.Receive(within(t))
+	reset, is := errors.AsType[*ResetError](err)
+	if !is || reset.Reason != reason || reset.Remote != remote {
+		t.Fatalf("got %.60q and error %v, want a reset %q, remote %t", message, err, reason, remote)
+	}
+	select {
+	case <-s.Done():
+	case <-within(t).Done():
+		t.Fatal("Done is not closed")
+	}
+	if s.Err() == nil {
+		t.Fatal("Err is nil")
+	}
+}
