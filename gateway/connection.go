@@ -64,7 +64,8 @@ type connection struct {
 
 	httpPlaces httpPlaces
 
-	overfed bool // of the receiving goroutine; an answer had no room
+	overfed   bool          // of the receiving goroutine; an answer had no room
+	sandboxes seenSandboxes // of the receiving goroutine
 
 	// Of the receiving goroutine until a request is dispatched; read-only
 	// afterwards.

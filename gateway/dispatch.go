@@ -15,8 +15,9 @@ type method struct {
 	// control has it use the permits that are kept for requests that end things,
 	// when there are no others.
 	control bool
-	// decode reads the parameters. What it returns must not alias them.
-	decode func(params []byte) (call, *jsonrpc.Error)
+	// decode reads the parameters, and what it has seen of sandboxes before. What it
+	// returns must not alias the parameters.
+	decode decoding
 }
 
 // Groups of methods.
@@ -26,6 +27,8 @@ const (
 	groupEnvironment = "environment info"
 	groupHTTP        = "http"
 )
+
+type decoding func(params []byte, seen *seenSandboxes) (call, *jsonrpc.Error)
 
 // methods are those that need an initialized session.
 var methods = map[string]method{
@@ -102,11 +105,14 @@ type checked interface{ check() *jsonrpc.Error }
 func decoder[P any, C interface {
 	*P
 	call
-}]() func([]byte) (call, *jsonrpc.Error) {
-	return func(params []byte) (call, *jsonrpc.Error) {
+}]() decoding {
+	return func(params []byte, seen *seenSandboxes) (call, *jsonrpc.Error) {
 		decoded := C(new(P))
 		if err := jsonrpc.DecodeParams(params, decoded); err != nil {
 			return nil, err
+		}
+		if c, ok := any(decoded).(confinedCall); ok {
+			c.remember(seen)
 		}
 		if c, ok := any(decoded).(checked); ok {
 			if err := c.check(); err != nil {
@@ -118,18 +124,18 @@ func decoder[P any, C interface {
 }
 
 // absentIsEmpty is for methods all of whose parameters are optional.
-func absentIsEmpty(decode func([]byte) (call, *jsonrpc.Error)) func([]byte) (call, *jsonrpc.Error) {
-	return func(params []byte) (call, *jsonrpc.Error) {
+func absentIsEmpty(decode decoding) decoding {
+	return func(params []byte, seen *seenSandboxes) (call, *jsonrpc.Error) {
 		if params == nil {
 			params = []byte("{}")
 		}
-		return decode(params)
+		return decode(params, seen)
 	}
 }
 
 // decodeNothing is for methods whose parameters do not matter.
-func decodeNothing(c call) func([]byte) (call, *jsonrpc.Error) {
-	return func([]byte) (call, *jsonrpc.Error) { return c, nil }
+func decodeNothing(c call) decoding {
+	return func([]byte, *seenSandboxes) (call, *jsonrpc.Error) { return c, nil }
 }
 
 // request is one request that is being carried out.
@@ -158,7 +164,7 @@ func (c *connection) request(m jsonrpc.Message, bytes int) {
 	}
 	var decoded call
 	var err *jsonrpc.Error
-	if !c.gateway.reading.pass(c.ctx, bytes, func() { decoded, err = known.decode(m.Params) }) {
+	if !c.gateway.reading.pass(c.ctx, bytes, func() { decoded, err = known.decode(m.Params, &c.sandboxes) }) {
 		return
 	}
 	if err == nil {

@@ -19,8 +19,7 @@ func checkFile(into *clientPath, field, raw string, confined *confinement, sandb
 	if *into, err = parsePath(field, raw); err != nil {
 		return err
 	}
-	*confined, err = readConfinement(*into, sandbox, policy)
-	return err
+	return confined.read(*into, sandbox, policy)
 }
 
 // noSymlinks reports whether a request is to follow no links, which an older core

@@ -41,8 +41,7 @@ func (p *fsWatchMissingParams) check() (err *jsonrpc.Error) {
 		return err
 	}
 	p.Missing = nil
-	p.confinement, err = readConfinement(p.like(), &p.Sandbox, &p.Policy)
-	return err
+	return p.confinement.read(p.like(), &p.Sandbox, &p.Policy)
 }
 
 // like is one of the paths, for the form that the client writes them in.

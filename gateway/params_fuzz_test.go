@@ -29,7 +29,7 @@ func decodeInitialize(params []byte) (any, *jsonrpc.Error) {
 func allDecoders() map[string]func([]byte) (any, *jsonrpc.Error) {
 	all := map[string]func([]byte) (any, *jsonrpc.Error){"initialize": decodeInitialize}
 	for name, m := range methods {
-		all[name] = func(params []byte) (any, *jsonrpc.Error) { return m.decode(params) }
+		all[name] = func(params []byte) (any, *jsonrpc.Error) { return m.decode(params, nil) }
 	}
 	return all
 }

@@ -17,8 +17,12 @@ import (
 type confinement struct {
 	policy *execwirev1.SandboxPolicy
 	// cwd is a directory that has to exist for clients of older versions, or "".
-	cwd string
+	cwd  string
+	seen *seenSandboxes // before it is read
 }
+
+// remember has what is read be looked for among what was seen, and be added.
+func (c *confinement) remember(seen *seenSandboxes) { c.seen = seen }
 
 // sandboxReader translates what a request says about its sandbox, in any of the
 // shapes that it has had. What it does not understand and what would take something
@@ -266,25 +270,36 @@ func sandboxTooLarge(field string, limit int, of string) *jsonrpc.Error {
 	}
 }
 
-// readConfinement translates what a call on files says about its sandbox. like is a
-// path of the call; the sandbox and the policy are parts of the message, and gone
-// when it returns.
-func readConfinement(like clientPath, sandbox, policy *json.RawMessage) (confinement, *jsonrpc.Error) {
+// read translates what a call on files says about its sandbox. like is a path of the
+// call; the sandbox and the policy are parts of the message, and gone when it
+// returns.
+func (c *confinement) read(like clientPath, sandbox, policy *json.RawMessage) *jsonrpc.Error {
+	seen, rawSandbox, rawPolicy := c.seen, takeRaw(sandbox), takeRaw(policy)
+	*c = confinement{}
+	if !isGiven(rawSandbox) && !isGiven(rawPolicy) {
+		return nil
+	}
+	known := false
+	if *c, known = seen.find(like.uri, rawSandbox, rawPolicy); known {
+		return nil
+	}
 	r := sandboxReader{newer: like.uri}
-	draft, err := r.read(takeRaw(sandbox), takeRaw(policy))
+	draft, err := r.read(rawSandbox, rawPolicy)
 	if err != nil {
-		return confinement{}, err
+		return err
 	}
-	asked := confinement{policy: draft.forFiles()}
-	if asked.policy != nil && !r.newer && r.cwd != nil {
-		asked.cwd = r.cwd.native
+	c.policy = draft.forFiles()
+	if c.policy != nil && !r.newer && r.cwd != nil {
+		c.cwd = r.cwd.native
 	}
-	return asked, nil
+	seen.add(like.uri, rawSandbox, rawPolicy, *c)
+	return nil
 }
 
 // confinedCall is a call on files that may have a sandbox.
 type confinedCall interface {
 	call
+	remember(seen *seenSandboxes)
 	checkCwd(ctx context.Context, r *request) *jsonrpc.Error
 }
 

@@ -63,7 +63,7 @@ func saidEntry(e *execwirev1.SandboxEntry) string {
 
 // startWith reads a process/start in /c with more members.
 func startWith(cwd, members string) (*startParams, *jsonrpc.Error) {
-	read, err := methods["process/start"].decode([]byte(`{"processId":"p","argv":["a"],"env":{},"tty":false,"cwd":"` + cwd + `",` + members + `}`))
+	read, err := methods["process/start"].decode([]byte(`{"processId":"p","argv":["a"],"env":{},"tty":false,"cwd":"`+cwd+`",`+members+`}`), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func TestSandboxesOfEveryShapeAreUnderstood(t *testing.T) {
 		if got := saidPolicy(start.policy); got != shape.want {
 			t.Errorf("%s is taken for\n\t%s, want\n\t%s", shape.members, got, shape.want)
 		}
-		older, err := methods["command/exec"].decode([]byte(`{"processId":"p","argv":["a"],"env":{},"tty":false,"cwd":"/c",` + withLevel(shape.members) + `}`))
+		older, err := methods["command/exec"].decode([]byte(`{"processId":"p","argv":["a"],"env":{},"tty":false,"cwd":"/c",`+withLevel(shape.members)+`}`), nil)
 		if err != nil {
 			t.Errorf("%s is refused by command/exec: %v", shape.members, err)
 		} else if got := saidPolicy(older.(*commandParams).start.policy); got != shape.want {
@@ -176,7 +176,7 @@ func TestSandboxesOfEveryShapeAreUnderstood(t *testing.T) {
 // network.
 func TestSandboxesOfFilesAreThoseOfProcessesButForTheNetwork(t *testing.T) {
 	for _, shape := range shapes {
-		read, err := methods["fs/getMetadata"].decode([]byte(`{"path":"/p",` + withLevel(shape.members) + `}`))
+		read, err := methods["fs/getMetadata"].decode([]byte(`{"path":"/p",`+withLevel(shape.members)+`}`), nil)
 		if err != nil {
 			t.Errorf("%s is refused: %v", shape.members, err)
 			continue
@@ -203,7 +203,7 @@ func TestEveryCallOnFilesReadsItsSandbox(t *testing.T) {
 		if method.group != groupFiles || slices.Contains(pathless, name) {
 			continue
 		}
-		read, err := method.decode([]byte(params))
+		read, err := method.decode([]byte(params), nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -361,7 +361,7 @@ func TestSandboxesThatNeedACwdAreRefusedWithoutOne(t *testing.T) {
 		} {
 			for path, code := range paths {
 				members := withLevel(strings.Replace(members, `"cwd":"/d"`, `"cwd":null`, 1))
-				_, err := methods["fs/readFile"].decode([]byte(`{"path":"` + path + `",` + members + `}`))
+				_, err := methods["fs/readFile"].decode([]byte(`{"path":"`+path+`",`+members+`}`), nil)
 				if err == nil || err.Code != code || err.Message != text {
 					t.Errorf("%s with %s is answered with %v, want %d %q", path, members, err, code, text)
 				}
