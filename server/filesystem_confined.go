@@ -39,17 +39,13 @@ type helpersKey struct{}
 // confined. For files it does not matter whether the network is reached: a helper
 // never reaches it.
 func (s *confinedFiles) helper(ctx context.Context, sessionID, field string, policy *execwirev1.SandboxPolicy) (*filehelper.Lease, error) {
-	around := sandbox.Surroundings{TmpDir: s.server.environ("TMPDIR")}
-	plan, err := s.server.plan(ctx, field, policy, around)
+	plan, err := s.server.plan(ctx, field, policy, sandbox.Surroundings{TmpDir: s.server.environ("TMPDIR")})
 	if err != nil || plan == nil || plan.Unrestricted() {
 		return nil, err
 	}
-	if libraries := sandbox.Libraries(plan); len(libraries) > 0 {
-		if plan, err = s.server.plan(ctx, field, policy, around, libraries...); err != nil {
-			return nil, err
-		}
+	if plan, err = plan.WithoutNetwork().WithProgram(); err != nil {
+		return nil, inPolicy(field, err)
 	}
-	plan = plan.WithoutNetwork()
 	owner, err := s.server.open(ctx, sessionID)
 	if err != nil {
 		return nil, err

@@ -58,15 +58,14 @@ func requiredSurroundings(environ []string) sandbox.Surroundings {
 
 // plan finds out what a request is to be confined by: the policy that it asks for,
 // narrowed to the one that the server requires. The field is where the policy is
-// in the request, and around what it refers to. Beside what they say, both grant
-// what also says. Nil confines nothing. If there is something to confine it waits,
-// until ctx ends, until it is known what works here.
-func (s *Server) plan(ctx context.Context, field string, policy *execwirev1.SandboxPolicy, around sandbox.Surroundings, also ...sandbox.Entry) (*sandbox.Plan, error) {
-	plan, err := resolve(ctx, field, policy, around, also)
+// in the request, and around what it refers to. Nil confines nothing. If there is
+// something to confine it waits, until ctx ends, until it is known what works here.
+func (s *Server) plan(ctx context.Context, field string, policy *execwirev1.SandboxPolicy, around sandbox.Surroundings) (*sandbox.Plan, error) {
+	plan, err := resolve(ctx, field, policy, around)
 	if err != nil {
 		return nil, err
 	}
-	required, err := resolve(ctx, requiredField, s.cfg.RequiredSandbox, requiredSurroundings(s.cfg.Environ), also)
+	required, err := resolve(ctx, requiredField, s.cfg.RequiredSandbox, requiredSurroundings(s.cfg.Environ))
 	switch {
 	case err != nil:
 		return nil, err
@@ -86,13 +85,10 @@ func (s *Server) plan(ctx context.Context, field string, policy *execwirev1.Sand
 
 // resolve makes a plan of a policy; nil if the policy leaves the confinement to
 // others, or to nobody.
-func resolve(ctx context.Context, field string, message *execwirev1.SandboxPolicy, around sandbox.Surroundings, also []sandbox.Entry) (*sandbox.Plan, error) {
+func resolve(ctx context.Context, field string, message *execwirev1.SandboxPolicy, around sandbox.Surroundings) (*sandbox.Plan, error) {
 	policy, err := toSandboxPolicy(field, message)
 	if err != nil || policy == nil {
 		return nil, err
-	}
-	if !policy.Unrestricted {
-		policy.Entries = append(policy.Entries, also...)
 	}
 	plan, err := policy.Resolve(ctx, around)
 	return plan, inPolicy(field, err)

@@ -66,7 +66,7 @@ func toSandboxPolicy(field string, policy *execwirev1.SandboxPolicy) (*sandbox.P
 	}
 	translated.GlobDepth = int(depth)
 	for i, entry := range restricted.GetEntries() {
-		e, err := toEntry(fmt.Sprintf("%s.entries[%d]", field, i), entry)
+		e, err := toEntry(field+".entries["+strconv.Itoa(i)+"]", entry)
 		if err != nil {
 			return nil, err
 		}

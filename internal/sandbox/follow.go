@@ -19,13 +19,25 @@ func identityOf(stat *unix.Stat_t) identity { return identity{stat.Dev, stat.Ino
 
 // walk is where a path leads.
 type walk struct {
-	path    string // without links, ".." or "."; if missing, where it would be
-	missing bool
-	// kept tells that it is missing, but for a placeholder that keeps it so.
-	kept  bool
-	is    identity // what is there, if only a placeholder
-	links []link   // met on the way, in this order
+	spot
+	links []link // met on the way, in this order
 }
+
+// spot is where something is, or would be.
+type spot struct {
+	path      string // without links, ".." or "."
+	missing   bool
+	is        identity // what is there
+	looksKept bool     // that may be a placeholder
+}
+
+// found is where something is.
+func found(path string, stat *unix.Stat_t) spot {
+	return spot{path: path, is: identityOf(stat), looksKept: looksKept(stat)}
+}
+
+// isMissing tells that nothing is there but perhaps a placeholder.
+func (s spot) isMissing() bool { return s.missing || s.looksKept && isPlaceholder(s.path) }
 
 // maxLinks is how many links the kernel follows.
 const maxLinks = 40
@@ -120,9 +132,6 @@ func (s *survey) follow(path string) (walk, error) {
 			return w, nil
 		case err != nil:
 			return w, err
-		case stat.Mode&unix.S_IFMT != unix.S_IFLNK && strings.Trim(rest, "/") == "" && isPlaceholder(unix.AT_FDCWD, next, &stat):
-			w.path, w.missing, w.kept, w.is = next, true, true, identityOf(&stat)
-			return w, nil
 		case stat.Mode&unix.S_IFMT != unix.S_IFLNK:
 			at = next
 			continue
@@ -143,42 +152,45 @@ func (s *survey) follow(path string) (walk, error) {
 	if err := unix.Lstat(at, &stat); err != nil {
 		return w, err
 	}
-	w.path, w.is = at, identityOf(&stat)
+	w.spot = found(at, &stat)
 	return w, nil
 }
 
 // direct finds a path that has no links, "." or ".." and whose directory exists. It is false for any other.
 func (s *survey) direct(path string) (walk, bool) {
+	if path == "/" {
+		var stat unix.Stat_t
+		err := unix.Lstat(path, &stat)
+		return walk{spot: found(path, &stat)}, err == nil
+	}
 	dir, name := filepath.Dir(path), filepath.Base(path)
-	if _, ok := s.find(dir); path == "/" || !ok {
+	if _, held := s.find(dir); !held {
 		fd, err := openPlace(path)
 		if err == nil {
 			var stat unix.Stat_t
-			if err = unix.Fstat(fd, &stat); err == nil && !looksKept(&stat) {
+			if err = unix.Fstat(fd, &stat); err == nil {
 				s.hold(path, fd)
-				return walk{path: path, is: identityOf(&stat)}, true
+				return walk{spot: found(path, &stat)}, true
 			}
 			_ = unix.Close(fd)
 		}
-		if err != nil && !errors.Is(err, unix.ENOENT) || path == "/" {
+		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return walk{}, false
 		}
 	}
-	w, found := walk{path: path}, false
+	at, ok := spot{path: path}, false
 	_ = s.in(dir, func(fd int) error { // whoever looks at each part finds out why not
 		var stat unix.Stat_t
 		err := unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
 		switch {
 		case errors.Is(err, unix.ENOENT):
-			w.missing, found = true, true
+			at.missing, ok = true, true
 		case err == nil && stat.Mode&unix.S_IFMT != unix.S_IFLNK:
-			w.is, found = identityOf(&stat), true
-			w.kept = isPlaceholder(fd, name, &stat)
-			w.missing = w.kept
+			at, ok = found(path, &stat), true
 		}
 		return nil
 	})
-	return w, found
+	return walk{spot: at}, ok
 }
 
 // openPlace opens a path that has no links, and fails with ELOOP if it has some by now. The descriptor gives no access.

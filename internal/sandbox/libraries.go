@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"debug/elf"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,20 +11,28 @@ import (
 	"sync"
 )
 
-// Libraries are the entries by which a plan grants what this program was loaded from beside its own file, as far as it
-// does not already: none if it is static, as it is where nothing was linked by a C compiler. [Confinement.StartHelper]
-// needs them. They are found out once.
-func Libraries(plan *Plan) []Entry {
-	if plan.readsEverything() {
-		return nil
+// WithProgram is the plan that also grants reading what this program was loaded from beside its own file: nothing if it
+// is static, as it is where nothing was linked by a C compiler. [Confinement.StartHelper] needs that. What an entry denies
+// by its very name stays denied. It fails with UnsafeLink as [Policy.Resolve] does.
+func (p *Plan) WithProgram() (*Plan, error) {
+	if p.readsEverything() {
+		return p, nil
 	}
-	var missing []Entry
+	with := *p
+	with.rules, with.links = maps.Clone(p.rules), slices.Clone(p.links)
+	var s survey
+	defer s.close()
 	for _, path := range loadedFrom() {
-		if found, err := follow(path); err == nil && plan.Access(found.path) < AccessRead {
-			missing = append(missing, Entry{Path: path, Access: AccessRead})
+		walked, err := s.follow(path)
+		if err != nil || walked.missing || with.Access(walked.path) >= AccessRead {
+			continue // if it is needed the helper cannot be executed, and says so
+		}
+		with.merge(rule{spot: walked.spot, access: AccessRead})
+		if err := with.checkLinks(grant{found: walked}); err != nil {
+			return nil, err
 		}
 	}
-	return missing
+	return &with, nil
 }
 
 // loadedFrom are the interpreter of this program's file and the libraries that it has mapped.

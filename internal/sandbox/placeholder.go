@@ -38,12 +38,9 @@ func looksKept(stat *unix.Stat_t) bool {
 	return stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Mode&(unix.S_ISVTX|0o022) == unix.S_ISVTX
 }
 
-// isPlaceholder tells whether a name in an open directory is a placeholder, of whatever server.
-func isPlaceholder(dir int, name string, stat *unix.Stat_t) bool {
-	if !looksKept(stat) {
-		return false
-	}
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// isPlaceholder tells whether what looks like one at a path without links is a placeholder, of whatever server.
+func isPlaceholder(path string) bool {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
@@ -108,7 +105,7 @@ func (h *placeholders) lock(dir int, path string) (bool, error) {
 	if p != nil && p.is == identityOf(&found) {
 		return true, nil
 	}
-	if !isPlaceholder(dir, filepath.Base(path), &found) {
+	if !looksKept(&found) || !isPlaceholder(path) {
 		return false, nil
 	}
 	lock, err := lockPlaceholder(dir, path)

@@ -19,11 +19,9 @@ type Plan struct {
 
 // rule is what is granted at a path, and below it until the next rule.
 type rule struct {
-	path      string
-	access    Access
-	missing   bool // it does not exist
-	workspace bool // it is a workspace root
-	is        identity
+	spot
+	access    Access // what is granted
+	workspace bool   // it is a workspace root
 }
 
 // Network says whether the network is reached.
@@ -164,7 +162,7 @@ type step struct {
 	// missing tells that path does not exist and must not come into being: it is the first missing part of what a rule
 	// names.
 	missing bool
-	is      identity // zero if missing
+	is      identity
 }
 
 // steps lists where access changes, parents before what is below them. Missing places are among them only where the
@@ -174,7 +172,8 @@ func (p *Plan) steps() []step {
 	access := map[string]Access{}
 	for _, r := range p.sorted() {
 		parent, above := nearest(access, r.path)
-		if r.missing {
+		missing := r.isMissing()
+		if missing {
 			if above != AccessWrite || r.access == AccessWrite {
 				continue
 			}
@@ -183,14 +182,14 @@ func (p *Plan) steps() []step {
 				continue
 			}
 			if at != r.path {
-				r = rule{path: at, access: AccessRead, missing: true}
+				r = rule{spot: spot{path: at, missing: true}, access: AccessRead}
 			}
 		}
 		if r.access == above {
 			continue
 		}
 		access[r.path] = r.access
-		steps = append(steps, step{path: r.path, access: r.access, above: above, missing: r.missing, is: r.is})
+		steps = append(steps, step{path: r.path, access: r.access, above: above, missing: missing, is: r.is})
 	}
 	return steps
 }
@@ -211,7 +210,7 @@ func firstMissing(dir, path string) string {
 	at := dir
 	for name := range strings.SplitSeq(strings.Trim(strings.TrimPrefix(path, dir), "/"), "/") {
 		at = filepath.Join(at, name)
-		if walked, err := follow(at); err == nil && walked.missing {
+		if walked, err := follow(at); err == nil && walked.isMissing() {
 			return at
 		}
 	}

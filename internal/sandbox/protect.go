@@ -17,7 +17,7 @@ var protectedNames = []string{".git", ".agents", ".codex"}
 // stay.
 func (p *Plan) protect(s *survey) error {
 	for _, r := range p.sorted() {
-		if r.access != AccessWrite || r.missing || r.path == "/" {
+		if r.access != AccessWrite || r.path == "/" || r.isMissing() {
 			continue
 		}
 		for _, name := range protectedNames {
@@ -35,16 +35,11 @@ func (p *Plan) protectName(s *survey, root rule, name string) error {
 		return nil
 	}
 	var stat unix.Stat_t
-	kept := false
-	err := s.in(root.path, func(fd int) error {
-		err := unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
-		kept = err == nil && isPlaceholder(fd, name, &stat)
-		return err
-	})
+	err := s.in(root.path, func(fd int) error { return unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) })
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		if root.workspace {
-			p.set(rule{path: path, access: AccessRead, missing: true})
+			p.set(rule{spot: spot{path: path, missing: true}, access: AccessRead})
 		}
 		return nil
 	case errors.Is(err, unix.ENOTDIR):
@@ -62,7 +57,7 @@ func (p *Plan) protectName(s *survey, root rule, name string) error {
 			}
 		}
 	}
-	p.set(rule{path: path, access: AccessRead, missing: kept, is: identityOf(&stat)})
+	p.set(rule{spot: found(path, &stat), access: AccessRead})
 	return nil
 }
 
@@ -95,7 +90,7 @@ func (p *Plan) protectGitDirectory(s *survey, file string) error {
 			return unsafeProtected(l.path)
 		}
 	}
-	p.set(rule{path: walked.path, access: AccessRead, missing: walked.missing, is: walked.is})
+	p.set(rule{spot: walked.spot, access: AccessRead})
 	return nil
 }
 

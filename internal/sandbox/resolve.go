@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +25,7 @@ func (p *Policy) Resolve(ctx context.Context, around Surroundings) (*Plan, error
 	}
 	plan := &Plan{network: p.Network, unrestricted: p.Unrestricted}
 	if p.Unrestricted {
-		plan.set(rule{path: "/", access: AccessWrite})
+		plan.set(rule{spot: spot{path: "/"}, access: AccessWrite})
 		return plan, nil
 	}
 	wanted, err := p.places(ctx, around)
@@ -39,11 +40,11 @@ func (p *Policy) Resolve(ctx context.Context, around Surroundings) (*Plan, error
 		if err != nil {
 			return nil, err
 		}
-		if g.found.missing && !g.found.kept && w.skipMissing {
+		if g.found.missing && w.skipMissing {
 			continue
 		}
 		found = append(found, g)
-		plan.merge(rule{path: g.found.path, access: w.access, missing: g.found.missing, workspace: w.workspace, is: g.found.is})
+		plan.merge(rule{spot: g.found.spot, access: w.access, workspace: w.workspace})
 	}
 	if err := plan.protect(&s); err != nil {
 		return nil, err
@@ -73,17 +74,20 @@ func (p *Policy) validate() error {
 		return tooMany("workspace_roots", MaxPlaces, "places; name directories above them")
 	}
 	for i, root := range p.WorkspaceRoots {
-		if err := checkPath(fmt.Sprintf("workspace_roots[%d]", i), root); err != nil {
+		if err := checkPath(element("workspace_roots", i), root); err != nil {
 			return err
 		}
 	}
 	for i, entry := range p.Entries {
-		if err := entry.validate(fmt.Sprintf("entries[%d]", i)); err != nil {
+		if err := entry.validate(element("entries", i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// element is the name of one in a list.
+func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
 func (e *Entry) validate(member string) error {
 	set := 0
@@ -147,7 +151,7 @@ func (p *Policy) places(ctx context.Context, around Surroundings) ([]place, erro
 	}
 	var all []place
 	for i, entry := range p.Entries {
-		base := place{member: fmt.Sprintf("entries[%d]", i), access: entry.Access, skipMissing: entry.SkipMissing}
+		base := place{member: element("entries", i), access: entry.Access, skipMissing: entry.SkipMissing}
 		switch {
 		case entry.Path != "":
 			base.path, base.workspace = entry.Path, p.isWorkspace(entry.Path)

@@ -137,7 +137,7 @@ func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
 func (s *Sandboxes) Key(plan *Plan) string {
 	return plan.key(func(r *rule) (lost int) {
 		held, lost := s.reserved.look(r.path, r.is)
-		if r.missing = r.missing || held; !r.missing {
+		if r.missing = held || r.isMissing(); !r.missing {
 			return 0
 		}
 		r.is = identity{}
