@@ -34,6 +34,8 @@ type entry struct {
 	name       string
 	may        Permissions
 	onBehalfOf []string
+	actAs      []string // patterns of executors
+	connectTo  []string // patterns of executors
 }
 
 // selector is one credential that is not a token.
@@ -96,6 +98,8 @@ type principalTable struct {
 	JWTSubjects  []string `toml:"jwt_subjects"`
 	Allow        []string `toml:"allow"`
 	OnBehalfOf   []string `toml:"on_behalf_of"`
+	ActAs        []string `toml:"act_as_executors"`
+	ConnectTo    []string `toml:"connect_to_executors"`
 }
 
 type jwtTable struct {
@@ -170,17 +174,31 @@ func (r *tableReader) readPrincipal(i int, p principalTable) error {
 	switch {
 	case !ok:
 		return r.wrong(p.Name, "choose from "+strings.Join(permissionNames, ", ")+" and all", "allow has %q, which is no permission", unknown)
-	case may == 0:
+	case may == 0 && len(p.ActAs) == 0 && len(p.ConnectTo) == 0:
 		return r.wrong(p.Name, "write what it may do, for example allow = [\"view\"]", "allow is missing or empty")
 	}
-	for _, pattern := range p.OnBehalfOf {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.Contains(pattern, "/") {
-			return r.wrong(p.Name, "write names with * for any text, for example \"user:*\"", "on_behalf_of has %q, which is no pattern of names", pattern)
+	for _, list := range []struct {
+		key, example string
+		patterns     []string
+	}{
+		{"on_behalf_of", "user:*", p.OnBehalfOf},
+		{"act_as_executors", "build-*", p.ActAs},
+		{"connect_to_executors", "build-*", p.ConnectTo},
+	} {
+		if i := slices.IndexFunc(list.patterns, isNoPattern); i >= 0 {
+			return r.wrong(p.Name, fmt.Sprintf("write names with * for any text, for example %q", list.example),
+				"%s has %q, which is no pattern of names", list.key, list.patterns[i])
 		}
 	}
 	r.table.byName[p.Name] = len(r.table.entries)
-	r.table.entries = append(r.table.entries, entry{name: p.Name, may: may, onBehalfOf: p.OnBehalfOf})
+	r.table.entries = append(r.table.entries, entry{name: p.Name, may: may, onBehalfOf: p.OnBehalfOf, actAs: p.ActAs, connectTo: p.ConnectTo})
 	return r.readCredentials(p)
+}
+
+// isNoPattern reports whether text is no pattern of names.
+func isNoPattern(text string) bool {
+	_, err := path.Match(text, "")
+	return err != nil || text == "" || strings.Contains(text, "/")
 }
 
 // maxNameBytes bounds the names of principals.

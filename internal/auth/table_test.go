@@ -68,6 +68,8 @@ func TestTableIsRefused(t *testing.T) {
 		"unknown allow":    {"[[principal]]\nname='a'\nallow=['root']", "a", []string{`"root"`, "view, start, control, session, environment"}},
 		"bad pattern":      {"[[principal]]\nname='a'\nallow=['all']\non_behalf_of=['[']", "a", []string{`"["`, "user:*"}},
 		"slash pattern":    {"[[principal]]\nname='a'\nallow=['all']\non_behalf_of=['b/*']", "a", []string{`"b/*"`}},
+		"executors":        {"[[principal]]\nname='a'\nact_as_executors=['']", "a", []string{"act_as_executors", "build-*"}},
+		"connections":      {"[[principal]]\nname='a'\nconnect_to_executors=['a/b']", "a", []string{"connect_to_executors", `"a/b"`}},
 		"gateway unlocked": {"[[principal]]\nname='a'\nallow=['all']\non_behalf_of=['*']", "a", []string{"nothing lets it in"}},
 		"missing token":    {"[[principal]]\nname='a'\nallow=['all']\ntoken_file='DIR/none'", "a", []string{"token_file", "DIR/none", "no such file"}},
 		"relative token":   {"[[principal]]\nname='a'\nallow=['all']\ntoken_file='none'", "a", []string{"absolute"}},
