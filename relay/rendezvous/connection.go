@@ -1,0 +1,265 @@
+package rendezvous
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+const levelInfo = slog.LevelInfo
+
+func logID(id string) slog.Attr               { return slog.String("executor", id) }
+func logString(name, value string) slog.Attr  { return slog.String(name, value) }
+func logUint(name string, n uint64) slog.Attr { return slog.Uint64(name, n) }
+func trimHTTP(base string) string             { return strings.TrimPrefix(strings.TrimRight(base, "/"), "http") }
+
+// refusalLevel is how important a refusal is: the hub's own failures are more so
+// than what clients do wrong.
+func refusalLevel(r *Refusal) slog.Level {
+	if r.Status >= http.StatusInternalServerError && r.Code != codeShuttingDown {
+		return slog.LevelError
+	}
+	return slog.LevelInfo
+}
+
+// websocket answers an executor or a harness that connects, and serves it.
+func (h *Hub) websocket(w http.ResponseWriter, r *http.Request) {
+	id, err := idOf(r)
+	if err == nil {
+		err = notUpgrade(r)
+	}
+	if err == nil {
+		switch role(r.URL.Query().Get("role")) {
+		case roleExecutor:
+			err = h.serveExecutor(w, r, id)
+		case roleHarness:
+			err = h.serveHarness(w, r, id)
+		default:
+			err = refuse(http.StatusBadRequest, codeInvalidRole, "the URL needs role=executor or role=harness")
+		}
+	}
+	if err != nil {
+		h.refused(r, id, err, w)
+	}
+}
+
+// bearer returns who shows the sig of a URL.
+func (h *Hub) bearer(r *http.Request, as role, id string) (auth.Member, ticket, error) {
+	t, err := h.signer.check(r.URL.Query().Get("sig"), as, id, h.shared.clock.now())
+	if err != nil {
+		return auth.Member{}, ticket{}, refuse(http.StatusUnauthorized, codeUnauthorized, "%v: ask for a new one", err)
+	}
+	member, err := h.config.Recall(r, auth.Principal{Name: t.Principal})
+	return member, t, err
+}
+
+// serveExecutor serves the websocket of an executor. An error is why there is
+// none.
+func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) error {
+	member, t, err := h.bearer(r, roleExecutor, id)
+	switch {
+	case err != nil:
+		return err
+	case r.URL.Query().Get("epoch") != strconv.FormatUint(t.Epoch, 10):
+		return refuse(http.StatusUnauthorized, codeUnauthorized, "%v: ask for a new one", errTicketInvalid)
+	case !member.MayActAs(id):
+		return refuse(http.StatusForbidden, codeForbidden, "principal %s may not be executor %s any more", member.Principal, id)
+	}
+	leave, place, err := h.enter(member.Principal.Name, id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	made, err := h.claim(r, id, t.Epoch)
+	if err != nil {
+		return err
+	}
+	conn, err := wsconn.Accept(w, r, h.options())
+	if err != nil {
+		h.see(id, t.Epoch, false)
+		return nil // it is answered, or nobody is there
+	}
+	l := newLine(conn, member.Principal.Name, made.instance != "")
+	who := h.logger.With(logID(id), "role", string(roleExecutor), "principal", l.principal, "peer", r.RemoteAddr, "epoch", t.Epoch)
+	if place.connectExecutor(l, made.instance) {
+		who.Info("an executor took over from one that was connected")
+	}
+	who.Info("an executor connected", "resumable", l.resumable)
+	stop := h.keepSeen(l, id, t.Epoch)
+	err = l.serve(func(frame []byte) { place.fromExecutor(l, frame) }, func() { place.departExecutor(l) })
+	stop()
+	h.see(id, t.Epoch, false)
+	code, reason := l.ending()
+	who.Info("an executor left", "code", code, "reason", reason, "error", errText(err))
+	return nil
+}
+
+// claim makes an epoch that of the executor.
+func (h *Hub) claim(r *http.Request, id string, epoch uint64) (registration, error) {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
+	defer cancel()
+	return h.registry.connect(ctx, id, epoch, h.base(r))
+}
+
+// see says whether the executor of an epoch is there, and reports whether a later
+// one is. That nobody could be told is in the log.
+func (h *Hub) see(id string, epoch uint64, online bool) (takenOver bool) {
+	// Also while the hub is closing.
+	ctx, cancel := context.WithTimeoutCause(context.Background(), presenceTimeout, errPresenceSlow)
+	defer cancel()
+	err := h.registry.see(ctx, id, epoch, online)
+	if err != nil && !errors.Is(err, errTakenOver) {
+		h.logger.Error("the presence of an executor could not be kept", "executor", id, "error", err.Error())
+	}
+	return errors.Is(err, errTakenOver)
+}
+
+// keepSeen says every now and then that an executor is there, and closes its
+// line if another node has a later one. Calling stop ends that and waits for it.
+func (h *Hub) keepSeen(l *line, id string, epoch uint64) (stop func()) {
+	done, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		ticker := time.NewTicker(h.shared.limits.PresenceInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				if h.see(id, epoch, true) {
+					l.supersede()
+					return
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-over
+	}
+}
+
+// serveHarness serves the websocket of a harness. An error is why there is none.
+func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) error {
+	var member auth.Member
+	var err error
+	if r.URL.Query().Has("sig") {
+		member, _, err = h.bearer(r, roleHarness, id)
+	} else {
+		member, err = h.config.Authenticate(r)
+	}
+	if err != nil {
+		return err
+	}
+	if err := mayConnect(member, id); err != nil {
+		return err
+	}
+	resumable := isResumable(r.Header)
+	if err := h.reachable(r, id, resumable); err != nil {
+		return err
+	}
+	leave, place, err := h.enter(member.Principal.Name, id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	conn, err := wsconn.Accept(w, r, h.options())
+	if err != nil {
+		return nil // it is answered, or nobody is there
+	}
+	l := newLine(conn, member.Principal.Name, resumable)
+	who := h.logger.With(logID(id), "role", string(roleHarness), "principal", l.principal, "peer", r.RemoteAddr)
+	place.connectHarness(l)
+	who.Info("a harness connected", "resumable", l.resumable)
+	err = l.serve(func(frame []byte) { place.fromHarness(l, frame) }, func() { place.departHarness(l) })
+	code, reason := l.ending()
+	who.Info("a harness left", "code", code, "reason", reason, "error", errText(err))
+	return nil
+}
+
+// reachable refuses a harness whose executor is not here. One that retransmits
+// may come while the executor is away for a moment.
+func (h *Hub) reachable(r *http.Request, id string, resumable bool) error {
+	if x := h.look(id); x != nil {
+		if connected, _ := x.isConnected(); connected || resumable && x.isExpected() {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
+	defer cancel()
+	record, err := h.find(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case record.Node != h.config.Node:
+		return refuse(http.StatusMisdirectedRequest, codeExecutorElsewhere,
+			"executor %s is connected to another node of this hub, %s: ask POST /cloud/executor/%s/connect for its URL", id, record.URL, id)
+	}
+	return refuse(http.StatusNotFound, codeExecutorOffline, "executor %s is not connected at this moment: try again", id)
+}
+
+// enter gives a principal one more connection. Calling leave takes it back.
+func (h *Hub) enter(principal, id string) (leave func(), p *place, err error) {
+	if !h.sockets.add(principal, h.shared.limits.Connections) {
+		return nil, nil, limitReached(codeConnectionLimit, "connections_per_principal", h.shared.limits.Connections, time.Second)
+	}
+	if p = h.visit(id); p == nil {
+		h.sockets.remove(principal)
+		return nil, nil, &Refusal{Status: http.StatusServiceUnavailable, Code: codeShuttingDown,
+			Message: errClosing.Error() + ": try again", RetryAfter: time.Second}
+	}
+	return func() {
+		h.drop(p, 1)
+		h.sockets.remove(principal)
+		h.serving.Done()
+	}, p, nil
+}
+
+// options are those of every websocket.
+func (h *Hub) options() wsconn.Options {
+	return wsconn.Options{
+		Binary: true, Label: "relay websocket", Budget: h.incoming,
+		FrameBytes: h.shared.limits.FrameBytes, MessageBytes: h.shared.limits.FrameBytes,
+		PingInterval: h.config.PingInterval, DeadAfter: h.config.DeadAfter,
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// notUpgrade returns what keeps r from becoming a websocket; nil if nothing does.
+// The registration of an executor is used up before the websocket library looks.
+func notUpgrade(r *http.Request) error {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key")))
+	if !hasToken(r.Header, "Connection", "upgrade") || !hasToken(r.Header, "Upgrade", "websocket") ||
+		r.Header.Get("Sec-WebSocket-Version") != "13" || err != nil || len(key) != 16 || len(r.Header.Values("Sec-WebSocket-Key")) != 1 {
+		return refuse(http.StatusBadRequest, codeNotWebsocket, "this URL is for websockets")
+	}
+	return nil
+}
+
+// hasToken reports whether a header that is a list of tokens has one, in any
+// case.
+func hasToken(header http.Header, name, token string) bool {
+	for _, value := range header.Values(name) {
+		for one := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(one), token) {
+				return true
+			}
+		}
+	}
+	return false
+}

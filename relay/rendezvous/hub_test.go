@@ -1,0 +1,119 @@
+package rendezvous
+
+import (
+	"net/http"
+	"testing"
+
+	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
+)
+
+// What is sent and received is what OBSERVED has of the reference: nothing
+// acknowledges, and no header of ours is there.
+func TestPeersOfTheReferenceMeet(t *testing.T) {
+	hub := startHub(t, Config{})
+	executor := hub.executor("build-1", "")
+	harness, neighbour := hub.harness("build-1", "ann", false), hub.harness("build-1", "bob", false)
+	resume := &relayv1.RelayMessageFrame{Version: 1, StreamId: "a", Body: &relayv1.RelayMessageFrame_Resume{Resume: &relayv1.RelayResume{}}}
+	harness.send(resume, data("a", 0, `{"id":1}`))
+	executor.expect(resume)
+	executor.expect(data("a", 0, `{"id":1}`))
+	neighbour.send(data("b", 0, `{"id":2}`))
+	executor.expect(data("b", 0, `{"id":2}`))
+	executor.send(data("b", 0, `{"to":"bob"}`), data("a", 0, `{"to":"ann"}`), data("unknown", 0, "x"), data("a", 1, "more"))
+	harness.expect(data("a", 0, `{"to":"ann"}`))
+	harness.expect(data("a", 1, "more"))
+	neighbour.expect(data("b", 0, `{"to":"bob"}`))
+
+	harness.close()
+	executor.expectReset("a", reasonHarnessGone)
+	executor.close()
+	neighbour.expectReset("b", reasonExecutorGone)
+	neighbour.send(data("c", 0, "late"))
+	neighbour.expectReset("c", reasonExecutorGone)
+}
+
+// An executor and a harness that retransmit find each other again on other
+// websockets, and what is plain beside them ends.
+func TestStreamsOfEndsThatRetransmitSurviveTheirWebsockets(t *testing.T) {
+	hub := startHub(t, Config{})
+	const instance = "8d3f7b52-7d0e-4d2e-9d25-1f6c8b2c1a01"
+	executor := hub.executor("build-1", instance)
+	harness, plain := hub.harness("build-1", "ann", true), hub.harness("build-1", "ann", false)
+	harness.send(data("a", 0, "1"))
+	executor.expect(data("a", 0, "1"))
+	plain.send(data("p", 0, "1"))
+	executor.expect(data("p", 0, "1"))
+
+	executor.cut()
+	plain.expectReset("p", reasonExecutorGone)
+	executor = hub.executor("build-1", instance)
+	executor.expectReset("p", reasonExecutorGone)
+	executor.send(data("a", 0, "2"))
+	harness.expect(data("a", 0, "2"))
+
+	harness.cut()
+	harness = hub.harness("build-1", "ann", true)
+	harness.send(data("a", 1, "3"))
+	executor.expect(data("a", 1, "3"))
+	executor.send(data("a", 1, "4"))
+	harness.expect(data("a", 1, "4"))
+}
+
+func TestAnotherInstanceTakesOverAndEndsTheStreams(t *testing.T) {
+	hub := startHub(t, Config{})
+	first := hub.executor("build-1", "one")
+	late := hub.register("build-1", "three") // and connects after the next
+	harness := hub.harness("build-1", "ann", true)
+	harness.send(data("a", 0, "1"))
+	first.expect(data("a", 0, "1"))
+	second := hub.executor("build-1", "two")
+	first.expectClosed(CodeSuperseded, reasonSuperseded)
+	harness.expectReset("a", reasonExecutorGone)
+	harness.send(data("b", 0, "2"))
+	second.expect(data("b", 0, "2"))
+
+	expectRefused(t, late, nil, http.StatusConflict, codeSuperseded)
+	second.send(data("b", 0, "3"))
+	harness.expect(data("b", 0, "3"))
+}
+
+// Nobody gets into a stream that somebody else began.
+func TestAStreamBelongsToThePrincipalThatNamedIt(t *testing.T) {
+	hub := startHub(t, Config{})
+	executor := hub.executor("build-1", "one")
+	harness, thief := hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", true)
+	harness.send(data("a", 0, "1"))
+	executor.expect(data("a", 0, "1"))
+	thief.send(data("a", 1, "stolen"), data("b", 0, "own"))
+	executor.expect(data("b", 0, "own"))
+	executor.send(data("a", 0, "for ann"), data("b", 0, "for bob"))
+	harness.expect(data("a", 0, "for ann"))
+	thief.expect(data("b", 0, "for bob"))
+	harness.cut()
+	thief.send(data("a", 2, "stolen"), data("b", 1, "own"))
+	executor.expect(data("b", 1, "own"))
+	if n := hub.shared.counts.dropped[dropForeign].Load(); n != 2 {
+		t.Errorf("%d frames were dropped as foreign, want 2", n)
+	}
+}
+
+func TestAHubThatIsClosedTellsItsEnds(t *testing.T) {
+	hub := startHub(t, Config{})
+	executor := hub.executor("build-1", "one")
+	harness, plain := hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", false)
+	harness.send(data("a", 0, "1"))
+	executor.expect(data("a", 0, "1"))
+	plain.send(data("p", 0, "1"))
+	executor.expect(data("p", 0, "1"))
+	closed := make(chan error, 1)
+	go func() { closed <- hub.Close() }()
+	plain.expectReset("p", reasonGoingAway)
+	executor.expectReset("p", reasonGoingAway)
+	for _, e := range []*end{plain, harness, executor} {
+		e.expectClosed(1001, reasonGoingAway)
+		e.close()
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}

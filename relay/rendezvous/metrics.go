@@ -1,0 +1,38 @@
+package rendezvous
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// metrics answers with what the hub holds and has done, in the text format of
+// Prometheus, for whoever is let in.
+func (h *Hub) metrics(w http.ResponseWriter, r *http.Request) {
+	if _, err := h.config.Authenticate(r); err != nil {
+		h.refused(r, "", err, w)
+		return
+	}
+	streams := 0
+	for _, p := range h.places() {
+		streams += p.size()
+	}
+	c := h.shared.counts
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	for _, m := range []struct {
+		name, kind, help string
+		value            int64
+	}{
+		{"connections", "gauge", "Websockets of executors and harnesses.", int64(h.Connections())},
+		{"streams", "gauge", "Streams that the hub routes.", int64(streams)},
+		{"queued_bytes", "gauge", "Bytes that wait to be sent.", h.shared.total.used.Load()},
+		{"frames_total", "counter", "Frames that were routed.", c.frames.Load()},
+		{"frame_bytes_total", "counter", "Bytes of frames that were routed.", c.bytes.Load()},
+		{"resets_total", "counter", "Streams that the hub ended.", c.resets.Load()},
+	} {
+		fmt.Fprintf(w, "# HELP execwire_hub_%[1]s %[3]s\n# TYPE execwire_hub_%[1]s %[2]s\nexecwire_hub_%[1]s %[4]d\n", m.name, m.kind, m.help, m.value)
+	}
+	fmt.Fprint(w, "# HELP execwire_hub_dropped_frames_total Frames that were not routed.\n# TYPE execwire_hub_dropped_frames_total counter\n")
+	for why, name := range dropNames {
+		fmt.Fprintf(w, "execwire_hub_dropped_frames_total{reason=%q} %d\n", name, c.dropped[why].Load())
+	}
+}

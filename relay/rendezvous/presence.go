@@ -1,0 +1,122 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Record is what the nodes of a hub know of one executor. The zero value is of
+// one that never registered.
+type Record struct {
+	// Executor is its id.
+	Executor string `json:"executor"`
+	// Epoch is the latest that a registration was given.
+	Epoch uint64 `json:"epoch"`
+	// Connected is the epoch of the registration that connected last; 0 if none
+	// did. One with a lower epoch does not connect any more.
+	Connected uint64 `json:"connected"`
+	// Online is whether the websocket of that registration is there.
+	Online bool `json:"online"`
+	// Node names the node that it is at, and URL is where harnesses reach that.
+	Node string `json:"node"`
+	URL  string `json:"url"`
+	// Name, Version and Labels are what the executor says of itself.
+	Name    string            `json:"name,omitempty"`
+	Version string            `json:"version,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	// LastSeen is when it registered, or its websocket was there last.
+	LastSeen time.Time `json:"last_seen"`
+}
+
+// ErrChanged means that somebody else has changed the record meanwhile.
+var ErrChanged = errors.New("the record was changed meanwhile")
+
+// Presence keeps the records of executors for all nodes of a hub. A record is
+// changed by comparing its revision, so that of two registrations or
+// connections one comes first for everybody. Methods may be called concurrently,
+// and wait for at most as long as their contexts live.
+type Presence interface {
+	// Get returns a record and its revision, which is 0 if there is none.
+	Get(ctx context.Context, executor string) (Record, uint64, error)
+	// Put keeps a record in place of the one with that revision, 0 being none,
+	// and returns its own. The error is [ErrChanged] if there is another by now.
+	Put(ctx context.Context, record Record, revision uint64) (uint64, error)
+	// Delete removes the record with that revision. The error is [ErrChanged] if
+	// there is another by now.
+	Delete(ctx context.Context, executor string, revision uint64) error
+	// List returns all records, by executor.
+	List(ctx context.Context) ([]Record, error)
+	// Close gives up what it holds. Nothing is called after it.
+	Close() error
+}
+
+// Memory is a [Presence] of one node, which forgets all when it ends.
+type Memory struct {
+	mu      sync.Mutex
+	last    uint64             // guarded by mu; revision
+	records map[string]revised // guarded by mu
+}
+
+type revised struct {
+	record   Record
+	revision uint64
+}
+
+// NewMemory returns a presence without records.
+func NewMemory() *Memory { return &Memory{records: make(map[string]revised)} }
+
+// Get implements [Presence].
+func (m *Memory) Get(_ context.Context, executor string) (Record, uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.records[executor]
+	return r.record.clone(), r.revision, nil
+}
+
+// Put implements [Presence].
+func (m *Memory) Put(_ context.Context, record Record, revision uint64) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.records[record.Executor].revision != revision {
+		return 0, ErrChanged
+	}
+	m.last++
+	m.records[record.Executor] = revised{record: record.clone(), revision: m.last}
+	return m.last, nil
+}
+
+// Delete implements [Presence].
+func (m *Memory) Delete(_ context.Context, executor string, revision uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.records[executor].revision != revision {
+		return ErrChanged
+	}
+	delete(m.records, executor)
+	return nil
+}
+
+// List implements [Presence].
+func (m *Memory) List(context.Context) ([]Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	records := make([]Record, 0, len(m.records))
+	for _, r := range m.records {
+		records = append(records, r.record.clone())
+	}
+	slices.SortFunc(records, func(a, b Record) int { return strings.Compare(a.Executor, b.Executor) })
+	return records, nil
+}
+
+// Close implements [Presence].
+func (m *Memory) Close() error { return nil }
+
+func (r Record) clone() Record {
+	r.Labels = maps.Clone(r.Labels)
+	return r
+}

@@ -1,0 +1,59 @@
+package rendezvous
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// minFrameBytes is what a frame counts as at least: what it takes to keep one.
+const minFrameBytes = 512
+
+func weight(frame []byte) int64 { return max(int64(len(frame)), minFrameBytes) }
+
+// queue is what waits to be sent to one end of a stream. It is guarded by the
+// exchange's mu.
+type queue struct {
+	frames  [][]byte
+	bytes   int64
+	waiting bool // it is among those of a line that have something
+	// stuck is since when frames did not fit and none has left; zero if all
+	// fitted since one left.
+	stuck time.Time
+}
+
+// fits reports whether a frame has room. One frame always has.
+func (q *queue) fits(frame []byte, most int64) bool {
+	return len(q.frames) == 0 || q.bytes+weight(frame) <= most
+}
+
+func (q *queue) push(frame []byte) {
+	q.frames = append(q.frames, frame)
+	q.bytes += weight(frame)
+}
+
+func (q *queue) pop() []byte {
+	frame := q.frames[0]
+	q.frames[0] = nil
+	if q.frames = q.frames[1:]; len(q.frames) == 0 {
+		q.frames = nil
+	}
+	q.bytes -= weight(frame)
+	q.stuck = time.Time{}
+	return frame
+}
+
+// budget bounds what waits in all queues of a hub. It may be used concurrently.
+type budget struct {
+	most int64
+	used atomic.Int64
+}
+
+func (b *budget) take(bytes int64) bool {
+	if b.used.Add(bytes) <= b.most {
+		return true
+	}
+	b.used.Add(-bytes)
+	return false
+}
+
+func (b *budget) give(bytes int64) { b.used.Add(-bytes) }
