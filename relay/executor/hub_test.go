@@ -40,6 +40,7 @@ type hub struct {
 	registrations []*http.Request // guarded by mu
 	bodies        []string        // guarded by mu
 	websockets    []*http.Request // guarded by mu
+	closing       bool            // guarded by mu; nobody is served any more
 	serving       sync.WaitGroup
 }
 
@@ -55,9 +56,12 @@ func newUnstartedHub(t *testing.T) *hub {
 	h.Server = httptest.NewUnstartedServer(h)
 	h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	t.Cleanup(func() {
+		h.mu.Lock()
+		h.closing = true
+		h.mu.Unlock()
 		h.CloseClientConnections()
 		h.Close()
-		h.serving.Wait()
+		h.serving.Wait() // the server does not know websockets
 	})
 	return h
 }
@@ -87,9 +91,15 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *hub) rendezvous(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
+	if h.closing {
+		h.mu.Unlock()
+		return
+	}
+	h.serving.Add(1)
 	h.websockets = append(h.websockets, r)
 	n := len(h.websockets)
 	h.mu.Unlock()
+	defer h.serving.Done()
 	if h.upgrade != nil && h.upgrade(n, w) {
 		return
 	}
@@ -97,14 +107,12 @@ func (h *hub) rendezvous(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	h.serving.Go(func() {
-		defer func() { _ = c.Close(wsconn.CodeNormal, "") }()
-		if h.meet != nil {
-			h.meet(n, c)
-			return
-		}
-		_, _ = c.Receive()
-	})
+	defer func() { _ = c.Close(wsconn.CodeNormal, "") }()
+	if h.meet != nil {
+		h.meet(n, c)
+		return
+	}
+	_, _ = c.Receive()
 }
 
 // refuseUpgrade refuses every websocket.
