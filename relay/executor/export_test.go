@@ -15,3 +15,6 @@ func (b *Backoff) Next(atLeast time.Duration) time.Duration { return b.next(atLe
 
 // Reset makes the next wait a short one again.
 func (b *Backoff) Reset() { b.reset() }
+
+// SetClock gives an agent identity another clock.
+func SetClock(c Credentials, now func() time.Time) { c.(*identity).now = now }
