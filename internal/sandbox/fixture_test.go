@@ -96,6 +96,34 @@ func runProgram(t *testing.T, sandboxes *Sandboxes, plan *Plan, program Program)
 	return output, status
 }
 
+// startProgram starts a program of testproc with nothing to read, and returns the end of the pipe that it writes its
+// output to. The caller reaps it.
+func startProgram(t *testing.T, sandboxes *Sandboxes, plan *Plan, name string) (pid int, output *os.File) {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	output, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = output.Close() })
+	argv := testproc.Argv(name)
+	program := Program{
+		Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/",
+		Files: []int{int(null.Fd()), int(theirs.Fd()), int(null.Fd())}, Terminal: -1,
+	}
+	pid, release, err := launchProgram(program, sandboxes, plan)
+	_ = theirs.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return pid, output
+}
+
 func tryProgram(t *testing.T, sandboxes *Sandboxes, plan *Plan, program Program) (string, unix.WaitStatus, error) {
 	t.Helper()
 	null, err := os.Open(os.DevNull)

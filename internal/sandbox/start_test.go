@@ -99,26 +99,14 @@ func TestTerminalHasAName(t *testing.T) {
 // not end of it.
 func TestSignalsReachTheProgram(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
-		argv := testproc.Argv("trap-term")
-		ours, theirs, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ours.Close()
-		program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/", Terminal: -1, Files: []int{int(theirs.Fd()), int(theirs.Fd()), int(theirs.Fd())}}
-		pid, release, err := launchProgram(program, sandboxes, plan)
-		_ = theirs.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer release()
-		if _, err := io.ReadFull(ours, make([]byte, len("ready\n"))); err != nil {
+		pid, output := startProgram(t, sandboxes, plan, "trap-term")
+		if _, err := io.ReadFull(output, make([]byte, len("ready\n"))); err != nil {
 			t.Fatal(err)
 		}
 		if err := unix.Kill(-pid, unix.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		rest, err := io.ReadAll(ours)
+		rest, err := io.ReadAll(output)
 		if status := reap(pid); string(rest) != "terminated\n" || err != nil || status.ExitStatus() != 7 {
 			t.Errorf("it said %q and ended with %#x: %v", rest, status, err)
 		}
@@ -128,21 +116,9 @@ func TestSignalsReachTheProgram(t *testing.T) {
 // TestKillLeavesNothing kills only the process that was spawned and those of its group, of which the program is one.
 func TestKillLeavesNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
-		argv := testproc.Argv("ignore-term")
-		ours, theirs, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ours.Close()
-		program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/", Terminal: -1, Files: []int{int(theirs.Fd()), int(theirs.Fd()), int(theirs.Fd())}}
-		pid, release, err := launchProgram(program, sandboxes, plan)
-		_ = theirs.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer release()
+		pid, output := startProgram(t, sandboxes, plan, "ignore-term")
 		end(pid)
-		if _, err := io.ReadAll(ours); err != nil { // it ends when nobody holds the pipe
+		if _, err := io.ReadAll(output); err != nil { // it ends when nobody holds the pipe
 			t.Error(err)
 		}
 	})
@@ -150,26 +126,9 @@ func TestKillLeavesNothing(t *testing.T) {
 
 func TestOutputEndsWithTheProgramsOwn(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
-		argv := testproc.Argv("close-stdout")
-		ours, theirs, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ours.Close()
-		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer null.Close()
-		program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/", Terminal: -1, Files: []int{int(null.Fd()), int(theirs.Fd()), int(null.Fd())}}
-		pid, release, err := launchProgram(program, sandboxes, plan)
-		_ = theirs.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer release()
+		pid, output := startProgram(t, sandboxes, plan, "close-stdout")
 		defer end(pid)
-		if said, err := io.ReadAll(ours); string(said) != "ready\n" || err != nil { // the program itself goes on
+		if said, err := io.ReadAll(output); string(said) != "ready\n" || err != nil { // the program itself goes on
 			t.Errorf("it said %q: %v", said, err)
 		}
 	})
