@@ -117,7 +117,7 @@ func (f sandboxFlags) more() string {
 	case sandboxReadOnly:
 		how = "let the working directory be written to with --sandbox " + sandboxWorkspaceWrite
 	case sandboxWorkspaceWrite:
-		how = "let another directory be written to with --writable DIR"
+		how = "let another directory, .git among them, be written to with --writable DIR"
 	default:
 		return "allow more in " + f.sandbox
 	}

@@ -117,4 +117,13 @@ func failed(kind Kind, path, doing string, err error) *Error {
 	return typed
 }
 
+// unseen types that a place cannot be looked at, and says what to do if that is for want of permission.
+func unseen(path, doing string, err error) *Error {
+	e := failed(Failed, path, doing, err)
+	if e.Errno == syscall.EACCES {
+		e.Err = fmt.Errorf("%w; let the server's user search the directories above it, or leave them out of the policy", e.Err)
+	}
+	return e
+}
+
 func clean(text string) string { return strings.TrimSpace(strings.ToValidUTF8(text, "?")) }

@@ -45,7 +45,7 @@ func (p *Plan) protectName(s *survey, root rule, name string) error {
 	case errors.Is(err, unix.ENOTDIR):
 		return nil // the writable place is a file
 	case err != nil:
-		return failed(Failed, path, "cannot find out what it is, to protect it", err)
+		return unseen(path, "cannot find out what it is, to protect it", err)
 	}
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:

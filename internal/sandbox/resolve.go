@@ -237,7 +237,7 @@ func (w place) find(s *survey) (grant, error) {
 		e.Path = w.path
 		return grant{}, e
 	}
-	e := failed(Failed, w.path, "cannot find out what it is", err)
+	e := unseen(w.path, "cannot find out what it is", err)
 	e.Member = w.member
 	return grant{}, e
 }

@@ -2,10 +2,13 @@ package sandbox
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // expectAccess wants of each path, given as "access path", what the plan grants there.
@@ -170,6 +173,29 @@ func TestResolveRefuses(t *testing.T) {
 				t.Errorf("got %v, want %v of %q", err, test.kind, test.member)
 			}
 		})
+	}
+}
+
+// A place that only others may look at is not taken for one that is not there.
+func TestPlacesOfOthersAreNotMissing(t *testing.T) {
+	dir := build(t, "closed/place/")
+	for path, at := range map[string]string{dir + "/closed/place": dir + "/closed/place", dir + "/closed": dir + "/closed/.git"} {
+		policy := Policy{Entries: []Entry{{Path: path, Access: AccessWrite}}}
+		if err := os.Chmod(dir+"/closed", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		letPass(t, dir)
+		err := onOwnThread(func() error {
+			if err := unix.Setfsuid(nobody); err != nil { // of this thread
+				return err
+			}
+			_, err := policy.Resolve(t.Context(), Surroundings{})
+			return err
+		})
+		var typed *Error
+		if !errors.As(err, &typed) || typed.Kind != Failed || typed.Path != at || !strings.Contains(err.Error(), "let the server's user search") {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 
