@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay"
 )
 
 // Defaults of [Options].
@@ -58,7 +59,8 @@ type Options struct {
 	Instance string
 
 	// Serve serves a websocket until it or ctx is over, closes it, and returns
-	// why. One is served at a time.
+	// why, as [relay.Endpoint.Run] does: with [relay.ErrClosed] if there is nobody
+	// to serve it any more. One is served at a time.
 	Serve func(ctx context.Context, websocket *wsconn.Conn) error
 	// Websocket are the limits of the websockets. Binary is always set, PingInterval
 	// never used; DeadAfter 0 is DefaultDeadAfter.
@@ -102,8 +104,8 @@ type Event struct {
 
 // Run registers, connects and has the websocket served, again and again. It
 // returns nil when ctx is over, and otherwise what makes no sense to try again:
-// an [*OptionsError], a [*SupersededError], or what [Final] reports. It blocks
-// until all that it began is over.
+// an [*OptionsError], or what [Final] reports. It blocks until all that it began
+// is over.
 func Run(ctx context.Context, o Options) error {
 	e, err := newExecutor(o)
 	if err != nil {
@@ -198,6 +200,9 @@ func (e *executor) serve(ctx context.Context, conn *wsconn.Conn, host string) er
 	end(nil)
 	watching.Wait()
 	_ = conn.Close(wsconn.CodeGoingAway, "") // Serve has, with what it had to say
+	if errors.Is(err, relay.ErrClosed) {
+		return err
+	}
 	if err == nil || err == io.EOF {
 		err = errClosed
 	}

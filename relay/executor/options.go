@@ -21,6 +21,7 @@ const (
 	MaxIDBytes         = 256
 	MaxNameBytes       = 256
 	MaxVersionBytes    = 64
+	MaxInstanceBytes   = 64
 	MaxLabels          = 32
 	MaxLabelNameBytes  = 64
 	MaxLabelValueBytes = 256
@@ -85,14 +86,14 @@ func (o Options) problem() error {
 	if problem := textProblem(o.Name, MaxNameBytes); problem != "" {
 		return &OptionsError{Name: "--name", Problem: problem}
 	}
-	if problem := textProblem(o.Version, MaxVersionBytes); problem != "" {
-		return &OptionsError{Name: "Version", Problem: problem}
+	if len(o.Version) > MaxVersionBytes || o.Version != "" && !isToken([]byte(o.Version)) {
+		return &OptionsError{Name: "Version", Problem: "cannot be sent in a header", Fix: fmt.Sprintf("use at most %d ASCII characters and no spaces", MaxVersionBytes)}
 	}
 	if err := labelsProblem(o.Labels); err != nil {
 		return err
 	}
-	if len(o.Instance) > MaxIDBytes || o.Instance != "" && !goodID.MatchString(o.Instance) {
-		return &OptionsError{Name: "Instance", Problem: "is no id", Fix: fmt.Sprintf("use at most %d ASCII letters, digits, - and _", MaxIDBytes)}
+	if len(o.Instance) > MaxInstanceBytes || o.Instance != "" && !goodID.MatchString(o.Instance) {
+		return &OptionsError{Name: "Instance", Problem: "is no id", Fix: fmt.Sprintf("use at most %d ASCII letters, digits, - and _", MaxInstanceBytes)}
 	}
 	if o.Credentials == nil && !isLoopback(base) {
 		return noCredentials()

@@ -1,0 +1,145 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay"
+	"github.com/execwire/execwire/relay/executor"
+	"github.com/execwire/execwire/relay/rendezvous"
+)
+
+// newEndpoint returns the executor's end of streams, which answers each with what
+// comes on it, and how a websocket is served with it.
+func newEndpoint(t *testing.T) (*relay.Endpoint, func(context.Context, *wsconn.Conn) error) {
+	t.Helper()
+	e, err := relay.NewEndpoint(relay.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close(relay.ReasonGoingAway) })
+	return e, func(ctx context.Context, c *wsconn.Conn) error { return e.Run(ctx, c) }
+}
+
+// echo answers the first message of one stream after the other.
+func echo(ctx context.Context, e *relay.Endpoint) {
+	for {
+		s, err := e.Accept(ctx)
+		if err != nil {
+			return
+		}
+		if message, err := s.Receive(ctx); err == nil {
+			_ = s.Send(ctx, message)
+		}
+	}
+}
+
+// newRendezvous returns our own hub, which lets in whoever shows the token, and
+// its URL.
+func newRendezvous(t *testing.T) string {
+	t.Helper()
+	member := auth.UnrestrictedMember(auth.Principal{Name: "fleet"})
+	hub, err := rendezvous.New(rendezvous.Config{
+		Authenticate: func(r *http.Request) (auth.Member, error) {
+			if r.Header.Get("Authorization") != "Bearer t0psecret" {
+				return auth.Member{}, &auth.Error{Kind: auth.KindTokenInvalid, Subject: "caller", Err: errors.New("it is another one")}
+			}
+			return member, nil
+		},
+		Recall: func(*http.Request, auth.Principal) (auth.Member, error) { return member, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(hub)
+	t.Cleanup(func() {
+		if err := hub.Close(); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	return server.URL
+}
+
+// startAt runs an executor at a hub of ours.
+func startAt(t *testing.T, url string, change ...func(*executor.Options)) *running {
+	t.Helper()
+	usual := func(o *executor.Options) {
+		withToken(o)
+		o.Name, o.Version, o.Labels = "Röck", "v1.2.3+dirty", map[string]string{"zone": "a b"}
+	}
+	return (&hub{Server: &httptest.Server{URL: url}}).start(t, append([]func(*executor.Options){usual}, change...)...)
+}
+
+func TestWithOurOwnHub(t *testing.T) {
+	url := newRendezvous(t)
+	e, serve := newEndpoint(t)
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	go echo(ctx, e)
+	r := startAt(t, url, func(o *executor.Options) { o.Serve = serve })
+	r.next(executor.EventRegistered)
+	r.next(executor.EventConnected)
+
+	harness, err := relay.NewEndpoint(relay.Config{Role: relay.Harness, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = harness.Close(relay.ReasonClosed) }()
+	c, err := wsconn.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/executor/machine-1?role=harness", wsconn.DialOptions{
+		Options: wsconn.Options{Binary: true}, Header: http.Header{"Authorization": {"Bearer t0psecret"}, "Execwire-Resumable": {"1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = harness.Run(ctx, c) }()
+	s, err := harness.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Send(ctx, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := s.Receive(ctx); err != nil || string(answer) != "hello" {
+		t.Errorf("the answer is %q, %v", answer, err)
+	}
+
+	// A second executor with the id takes the place of the first.
+	_, serveOther := newEndpoint(t)
+	other := startAt(t, url, func(o *executor.Options) { o.Serve = serveOther })
+	other.next(executor.EventRegistered)
+	other.next(executor.EventConnected)
+	if _, ok := errors.AsType[*executor.SupersededError](r.wait()); !ok {
+		t.Errorf("the first ended with %v, want a SupersededError", r.wait())
+	}
+}
+
+func TestOurOwnHubRefuses(t *testing.T) {
+	_, serve := newEndpoint(t)
+	err := startAt(t, newRendezvous(t), func(o *executor.Options) { o.Credentials, o.Serve = token("wrong"), serve }).wait()
+	status, ok := errors.AsType[*executor.StatusError](err)
+	if !ok || status.Status != http.StatusUnauthorized || status.Code == "" || strings.Contains(err.Error(), "wrong") {
+		t.Errorf("Run = %v, want a StatusError", err)
+	}
+}
+
+// An endpoint that was closed serves nobody again.
+func TestAClosedEndpointEndsTheExecutor(t *testing.T) {
+	h := newHub(t)
+	e, serve := newEndpoint(t)
+	r := h.start(t, func(o *executor.Options) { o.Serve = serve })
+	r.next(executor.EventRegistered)
+	r.next(executor.EventConnected)
+	if err := e.Close(relay.ReasonGoingAway); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.wait(); !errors.Is(err, relay.ErrClosed) {
+		t.Errorf("Run = %v, want relay.ErrClosed", err)
+	}
+}
