@@ -1,0 +1,284 @@
+package harness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay"
+	"github.com/execwire/execwire/relay/harness"
+)
+
+// patience guards against hanging.
+const patience = 2 * time.Minute
+
+// rendezvous is one that has one executor, which answers what it is sent.
+type rendezvous struct {
+	t        *testing.T
+	url      string
+	executor *relay.Endpoint
+	server   *httptest.Server
+	serving  sync.WaitGroup
+
+	mu      sync.Mutex
+	refuse  int         // guarded by mu; with this status, unless 0
+	headers http.Header // guarded by mu; of the latest request
+	opened  int         // guarded by mu; websockets
+	current *wsconn.Conn
+	ended   chan struct{} // closed when current is not served any more
+}
+
+func newRendezvous(t *testing.T) *rendezvous {
+	t.Helper()
+	executor, err := relay.NewEndpoint(relay.Config{Role: relay.Executor, Logger: quiet(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rendezvous{t: t, executor: executor}
+	r.server = httptest.NewServer(r)
+	r.url = "ws://" + r.server.Listener.Addr().String() + "/executor/a?role=harness"
+	r.serving.Go(r.echo)
+	t.Cleanup(func() {
+		if err := r.executor.Close(relay.ReasonGoingAway); err != nil {
+			t.Error(err)
+		}
+		r.server.Close()
+		r.serving.Wait()
+	})
+	return r
+}
+
+func quiet(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
+
+// echo answers every message of every stream with itself.
+func (r *rendezvous) echo() {
+	for {
+		stream, err := r.executor.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		r.serving.Go(func() {
+			for {
+				message, err := stream.Receive(context.Background())
+				if err != nil || stream.Send(context.Background(), message) != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+// ServeHTTP lets a harness in, in place of the one before.
+func (r *rendezvous) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	r.mu.Lock()
+	r.headers = request.Header.Clone()
+	refuse := r.refuse
+	r.mu.Unlock()
+	if refuse != 0 {
+		w.WriteHeader(refuse)
+		_, _ = io.WriteString(w, `{"error":{"code":"because","message":"not today"}}`)
+		return
+	}
+	conn, err := wsconn.Accept(w, request, wsconn.Options{Binary: true, CloseTimeout: time.Second})
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	r.cut()
+	ended := make(chan struct{})
+	r.mu.Lock()
+	r.current, r.ended = conn, ended
+	r.opened++
+	r.mu.Unlock()
+	_ = r.executor.Run(context.Background(), conn)
+	close(ended)
+}
+
+// cut ends the websocket that there is, without a word.
+func (r *rendezvous) cut() {
+	r.mu.Lock()
+	conn, ended := r.current, r.ended
+	r.current = nil
+	r.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close(0, "")
+		<-ended
+	}
+}
+
+func (r *rendezvous) set(refuse int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = refuse
+}
+
+func (r *rendezvous) seen() (http.Header, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.headers, r.opened
+}
+
+func dial(t *testing.T, o harness.Options) *harness.Harness {
+	t.Helper()
+	o.Logger = quiet(t)
+	o.RetryFirst, o.RetryMost = time.Millisecond, 20*time.Millisecond
+	h, err := harness.Dial(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("the test took too long"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Bytes come whole and in order whatever happens to the websocket.
+func TestConnectionsOutliveTheWebsocket(t *testing.T) {
+	r := newRendezvous(t)
+	h := dial(t, harness.Options{URL: r.url, Token: func() string { return "hello" }})
+	conn, err := h.Connect(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 20
+	for i := range rounds {
+		want := []byte(fmt.Sprintf("%d %s", i, strings.Repeat("x", 100_000)))
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			if _, err := conn.Write(want); err != nil {
+				t.Error(err)
+			}
+		})
+		if i%2 == 1 {
+			r.cut()
+		}
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(conn, got); err != nil || string(got) != string(want) {
+			t.Fatalf("round %d: %d bytes differ, %v", i, len(got), err)
+		}
+		writing.Wait()
+	}
+	headers, opened := r.seen()
+	if headers.Get("Authorization") != "Bearer hello" || headers.Get("Execwire-Resumable") != "1" || opened < 2 {
+		t.Errorf("opened %d websockets with %v", opened, headers)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A rendezvous that refuses, or is not there, is told as it is.
+func TestRefusals(t *testing.T) {
+	r := newRendezvous(t)
+	for _, status := range []int{401, 403, 404, 409, 429, 500} {
+		r.set(status)
+		_, err := harness.Dial(t.Context(), harness.Options{URL: r.url})
+		var refused *harness.RefusedError
+		if !errors.As(err, &refused) || refused.Status != status || refused.Text != "not today" || refused.Code != "because" {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	_, err = harness.Dial(t.Context(), harness.Options{URL: "ws://" + address + "/executor/a?role=harness&sig=hidden"})
+	var unreachable *harness.UnreachableError
+	if !errors.As(err, &unreachable) || strings.Contains(err.Error(), "hidden") {
+		t.Errorf("nobody there: %v", err)
+	}
+}
+
+// While the websocket cannot be opened again, a connection says why it does not
+// come about, and comes about afterwards.
+func TestConnectWhileAway(t *testing.T) {
+	r := newRendezvous(t)
+	h := dial(t, harness.Options{URL: r.url})
+	r.set(http.StatusNotFound)
+	r.cut()
+	var refused *harness.RefusedError
+	for {
+		conn, err := h.Connect(within(t))
+		if err == nil { // it was not noticed yet
+			_ = conn.Close()
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		if !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+			t.Fatalf("refused with %v", err)
+		}
+		break
+	}
+	r.set(0)
+	for {
+		conn, err := h.Connect(within(t))
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		if !errors.As(err, &refused) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An executor that does not acknowledge is told from one that does.
+func TestPlainExecutors(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := wsconn.Accept(w, r, wsconn.Options{Binary: true, CloseTimeout: time.Second})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for {
+			if _, err := conn.Receive(); err != nil {
+				_ = conn.Close(wsconn.CodeNormal, "")
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	h := dial(t, harness.Options{
+		URL: "ws://" + s.Listener.Addr().String() + "/executor/a?role=harness", Relay: relay.Config{ProbeTimeout: 50 * time.Millisecond},
+	})
+	if _, err := h.Connect(within(t)); !errors.Is(err, harness.ErrPlainExecutor) {
+		t.Errorf("connected to a plain executor: %v", err)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	token := func() string { return "x" }
+	for want, o := range map[string]harness.Options{
+		"is no address of a rendezvous": {},
+		"write wss://HOST/executor/ID":  {URL: "https://a/executor/a?role=harness&sig=hidden"},
+		"has a user or a fragment":      {URL: "wss://a:hidden@b/executor/a?role=harness"},
+		"is not for harnesses":          {URL: "wss://a/executor/a?role=executor&sig=hidden"},
+		"plain text":                    {URL: "ws://192.0.2.1/executor/a?role=harness", Token: token},
+		"must not be negative":          {URL: "ws://127.0.0.1:1/executor/a?role=harness", Timeout: -1},
+	} {
+		_, err := harness.Dial(t.Context(), o)
+		if wrong := new(harness.OptionsError); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%+v: %v, want %q", o, err, want)
+		}
+	}
+}
