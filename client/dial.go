@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/execwire/execwire/relay/harness"
 )
 
 const (
@@ -71,9 +73,11 @@ func (e *URLError) Error() string {
 }
 
 // Dial connects to the server at rawURL: grpc://HOST:PORT, grpcs://HOST:PORT
-// with TLS, or unix:///PATH. It blocks until the server has answered, the first
+// with TLS, unix:///PATH, or relay+wss://HOST/executor/ID?role=harness, which is
+// the executor ID of a relay; [RelayURL] makes such URLs. It blocks until the server has answered, the first
 // attempt has failed ([*DialError]), or ctx is done. A token is shown by calls
-// only, so a wrong one is told by the first of them. A connection that is lost
+// only, so a wrong one is told by the first of them; to a relay it is shown in
+// connecting. A connection that is lost
 // later is made again when it is needed. The caller closes the client.
 func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error) {
 	conn, err := Connect(ctx, rawURL, options...)
@@ -103,11 +107,11 @@ func Connect(ctx context.Context, rawURL string, options ...Option) (*grpc.Clien
 	}
 	conn, err := grpc.NewClient("passthrough:///"+endpoint.authority, grpcOptions...)
 	if err != nil {
-		return nil, &DialError{URL: rawURL, Err: err}
+		return nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
 	}
 	if err := waitReady(ctx, conn, dialer); err != nil {
 		_ = conn.Close() // the reason for closing is the better error
-		return nil, &DialError{URL: rawURL, Err: err}
+		return nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
 	}
 	return conn, nil
 }
@@ -116,23 +120,27 @@ func Connect(ctx context.Context, rawURL string, options ...Option) (*grpc.Clien
 type endpoint struct {
 	network, address, authority string
 	tls                         bool
+	relay                       string // the websocket at the rendezvous; empty is no relay
 }
 
-const howToWrite = "write it as grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH"
+const howToWrite = "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH or relay+wss://HOST/executor/ID?role=harness"
 
 func parseURL(rawURL string) (endpoint, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return endpoint{}, &URLError{URL: rawURL, Problem: howToWrite}
+		shown, _, _ := strings.Cut(rawURL, "?") // what follows may be a signature
+		return endpoint{}, &URLError{URL: shown, Problem: howToWrite}
 	}
 	switch u.Scheme {
 	case "grpc", "grpcs":
 		return tcpEndpoint(rawURL, u)
 	case "unix":
 		return unixEndpoint(rawURL, u)
+	case schemeRelay, schemeRelayTLS:
+		return relayEndpoint(rawURL, u)
 	case "ws", "wss", "stdio":
 		return endpoint{}, &URLError{URL: rawURL, Problem: fmt.Sprintf(
-			"this build does not have %s:// yet; it has grpc://, grpcs:// and unix://", u.Scheme)}
+			"this build does not have %s:// yet; it has grpc://, grpcs://, unix:// and relay+wss://", u.Scheme)}
 	default:
 		return endpoint{}, &URLError{URL: rawURL, Problem: howToWrite}
 	}
@@ -184,6 +192,8 @@ type recordingDialer struct {
 	endpoint endpoint
 	// private is whether nobody beyond this host may hear what is said.
 	private bool
+	// relay is what to show the rendezvous, if the endpoint is behind one.
+	relay harness.Options
 
 	mu  sync.Mutex
 	err error // guarded by mu
@@ -198,6 +208,9 @@ func (d *recordingDialer) dial(ctx context.Context, _ string) (net.Conn, error) 
 }
 
 func (d *recordingDialer) connect(ctx context.Context) (net.Conn, error) {
+	if d.endpoint.relay != "" {
+		return d.connectRelay(ctx)
+	}
 	if d.private {
 		if err := checkPrivate(d.endpoint.address); err != nil {
 			return nil, err
@@ -228,6 +241,8 @@ func (d *recordingDialer) lastError() error {
 	switch {
 	case d.err != nil:
 		return explainTLS(d.err)
+	case d.endpoint.relay != "":
+		return errors.New("the executor does not speak gRPC")
 	case d.endpoint.network == "tcp" && !d.endpoint.tls:
 		return errors.New("something listens there, but it does not speak gRPC, or only with TLS (grpcs://)")
 	}

@@ -15,9 +15,10 @@ import (
 )
 
 // WithTokenFile has every call show the token in the file at path, which nobody
-// else may be able to read. It is read again when it changes; a version that
+// else may be able to read. A relay is shown it instead, and the server behind it
+// is not. It is read again when it changes; a version that
 // cannot be used leaves the one before in use. A token is not sent to another
-// host in plain text: Dial refuses grpc:// beyond loopback. A file that cannot be
+// host in plain text: Dial refuses grpc:// and relay+ws:// beyond loopback. A file that cannot be
 // used makes Dial return a [*CredentialError].
 func WithTokenFile(path string) Option {
 	return func(c *dialConfig) { c.tokenFile = path }
@@ -43,6 +44,9 @@ func newTokenFile(path string) (tokenFile, error) {
 	return tokenFile{header: header}, nil
 }
 
+// token returns the token alone.
+func (t tokenFile) token() string { return strings.TrimPrefix(t.header.Get(), "Bearer ") }
+
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (t tokenFile) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": t.header.Get()}, nil
@@ -56,6 +60,12 @@ func (t tokenFile) RequireTransportSecurity() bool { return false }
 // connection.
 func (c *dialConfig) dialOptions(dialer *recordingDialer) ([]grpc.DialOption, error) {
 	options := dialOptions(dialer)
+	if dialer.endpoint.relay != "" {
+		if err := c.relayOptions(dialer); err != nil {
+			return nil, err
+		}
+		return append(options, c.grpc...), nil
+	}
 	if dialer.endpoint.tls {
 		creds, err := c.tls.credentials(dialer)
 		if err != nil {

@@ -1,0 +1,48 @@
+package client
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestRelayURLs(t *testing.T) {
+	for _, tt := range []struct{ hub, executor, want string }{
+		{"https://hub.example.org", "build-1", "relay+wss://hub.example.org/executor/build-1?role=harness"},
+		{" http://127.0.0.1:80/base// ", "a_B", "relay+ws://127.0.0.1:80/base/executor/a_B?role=harness"},
+		{"wss://hub.example.org", "a", ""},
+		{"https://", "a", ""},
+		{"https://u:p@hub", "a", ""},
+		{"https://hub?x=y", "a", ""},
+		{"https://hub", "", ""},
+		{"https://hub", "a/b", ""},
+	} {
+		got, err := RelayURL(tt.hub, tt.executor)
+		if wrong := new(URLError); got != tt.want || (tt.want == "") != errors.As(err, &wrong) {
+			t.Errorf("%q %q: %q, %v", tt.hub, tt.executor, got, err)
+		}
+	}
+}
+
+// What may let somebody in is not repeated by errors.
+func TestRelayURLsThatCannotBeDialed(t *testing.T) {
+	for url, want := range map[string]string{
+		"relay+ws://127.0.0.1:1/executor/a":                         "role=harness is required",
+		"relay+ws://127.0.0.1:1/executor/a?role=executor&sig=hide":  "role=harness is required",
+		"relay+ws://127.0.0.1:1?role=harness&sig=hide":              "relay+ws://HOST/executor/ID",
+		"relay+wss:///executor/a?role=harness&sig=hide":             "relay+wss://HOST/executor/ID",
+		"relay+ws://x:hide@127.0.0.1:1/executor/a?role=harness":     "relay+ws://HOST/executor/ID",
+		"relay+ws://127.0.0.1:1/executor/a?role=harness&sig=hide":   "refused",
+		"relay+ws://127.0.0.1:1/%zz/executor?role=harness&sig=hide": "grpc://HOST:PORT",
+	} {
+		c, err := Dial(t.Context(), url)
+		if err == nil {
+			_ = c.Close() // nobody is there
+			t.Errorf("%s: connected", url)
+			continue
+		}
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hide") {
+			t.Errorf("%s: %v, want %q and nothing of the signature", url, err, want)
+		}
+	}
+}
