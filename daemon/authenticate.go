@@ -100,7 +100,8 @@ func (k *doorkeeper) judge(v visitor) (auth.Caller, error) {
 	if err != nil {
 		return auth.Caller{}, err
 	}
-	if v.websocket && k.mayIgnoreTokens() {
+	_, relayed := v.info.(relayAuthInfo)
+	if v.websocket && k.mayIgnoreTokens() || relayed { // tokens there are for the rendezvous
 		v.authorization = nil
 	}
 	if k.attempts != nil && (len(v.authorization) > 0 || len(shown.Certificates) > 0) {
@@ -157,6 +158,8 @@ func (k *doorkeeper) door(v visitor) (auth.Credentials, error) {
 		return c, nil
 	case clientAuthInfo:
 		return info.shown, nil
+	case relayAuthInfo:
+		return shownByRelay(), nil
 	case inproc.AuthInfo:
 		return auth.Credentials{InProcess: true}, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/relay/executor"
 	"github.com/execwire/execwire/server"
 )
 
@@ -38,6 +39,9 @@ type Options struct {
 	// Guarded is reported to clients: whether a guardian ends all processes
 	// should this program be killed.
 	Guarded bool
+	// RemoteCredentials are shown to the registry of the relay, if the
+	// configuration has one; see [executor.FindCredentials]. Nil shows none.
+	RemoteCredentials executor.Credentials
 	// OnListen is called with the URL of every listener as it begins to accept,
 	// with the port that the kernel chose. Nil calls nothing.
 	OnListen func(url string)

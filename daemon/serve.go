@@ -19,16 +19,25 @@ import (
 // error says why.
 //
 // A client on the standard streams ends them for good. If they are the only
-// door, Serve then ends what is left and returns nil.
+// door, and the daemon is not reached through a relay, Serve then ends what is
+// left and returns nil.
+//
+// A daemon with remote_url is reached through the relay as long as Serve runs. If
+// that cannot go on Serve ends, draining as above, and returns a [*RemoteError].
 func (d *Daemon) Serve(ctx, now context.Context) error {
 	doors, err := opener{cfg: d.cfg, doorkeeper: d.doorkeeper, logger: d.opts.Logger}.open(ctx)
 	if err != nil {
 		return err
 	}
+	relayed, err := d.openRemote()
+	if err != nil {
+		doors.close()
+		return err
+	}
 	refuseListeners(d.requests, doors.inOrder)
 	grpcServer, healthServer := d.newGRPCServer()
 	var serving sync.WaitGroup
-	failed := make(chan error, len(doors.inOrder))
+	failed := make(chan error, len(doors.inOrder)+2)
 	serve := func(with func(net.Listener) error, listeners []listen.Listener) {
 		for _, l := range listeners {
 			serving.Go(func() {
@@ -40,8 +49,15 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	}
 	serve(grpcServer.Serve, doors.grpc)
 	serve(d.clients.serve, doors.websocket)
+	if relayed != nil {
+		serving.Go(func() { _ = grpcServer.Serve(relayed.door.grpc) }) // ends with the server
+		relayed.begin(failed)
+	}
 	doors.tell(d.opts.OnListen)
 	left := doors.serveStdio(d.clients, &serving)
+	if relayed != nil {
+		left = nil // others can come
+	}
 	probing, probed := context.WithCancelCause(ctx)
 	serving.Go(func() { d.tellSandboxes(probing) })
 	select {
@@ -63,8 +79,14 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	stopErr := stopServer(grpcServer, flushTimeout, handlerTimeout)
 	<-disconnected
 	stopErr = errors.Join(stopErr, clientsErr)
+	if relayed != nil {
+		stopErr = errors.Join(stopErr, relayed.close())
+	}
 	if stopErr != nil {
 		return errors.Join(err, stopErr, d.Close()) // the listeners are closed, and those who serve them wait for handlers
+	}
+	if relayed != nil {
+		relayed.door.wait()
 	}
 	serving.Wait()
 	return errors.Join(err, d.Close())

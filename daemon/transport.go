@@ -39,7 +39,7 @@ const maxPingInterval = 5 * time.Second
 // for callers that come by TLS: the table of what calls need sees to that.
 func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer) {
 	s := grpc.NewServer(append(transportOptions(d.cfg),
-		grpc.Creds(listen.PeerCredentials(d.doorkeeper.handshakeFailed)),
+		grpc.Creds(doorCredentials{listen.PeerCredentials(d.doorkeeper.handshakeFailed)}),
 		grpc.InTapHandle(d.doorkeeper.admit),
 		grpc.ChainUnaryInterceptor(d.server.UnaryInterceptors()...),
 		grpc.ChainStreamInterceptor(d.server.StreamInterceptors()...),

@@ -22,7 +22,7 @@ import (
 type need struct {
 	permission auth.Permissions // nothing beyond being somebody, if zero
 	open       bool             // it is anybody's, without being looked at
-	local      bool             // it is not there for callers that come by TLS
+	local      bool             // it is not there for callers that come by TLS or through the relay
 }
 
 // needs says what every call needs, by full method. A call that is not in it is
@@ -91,7 +91,7 @@ func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 	switch {
 	case need.open:
 		return ctx, nil
-	case need.local && cameByTLS(ctx):
+	case need.local && cameFromAfar(ctx):
 		return nil, notImplemented(method)
 	}
 	caller, err := s.cfg.Authenticate(ctx)
@@ -156,9 +156,10 @@ func mayCall(caller auth.Caller, err error, method string, need need, known bool
 // errNobody is an authenticator's that lets nobody in without saying why.
 var errNobody = &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errors.New("nobody was identified")}
 
-func cameByTLS(ctx context.Context) bool {
+// cameFromAfar reports whether a call came by TLS or through the relay.
+func cameFromAfar(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
-	return ok && p.AuthInfo != nil && p.AuthInfo.AuthType() == "tls"
+	return ok && p.AuthInfo != nil && (p.AuthInfo.AuthType() == "tls" || p.AuthInfo.AuthType() == "relay")
 }
 
 // unauthenticated is all that a caller is told who was not let in: which part

@@ -29,6 +29,8 @@ type Config struct {
 	ExecutorLabels []string `name:"executor_labels" default:"" unit:"names" help:"What the registry describes this server by, as KEY=VALUE."`
 	// RemoteTokenFile is the file of the token for the registry.
 	RemoteTokenFile string `name:"remote_token_file" default:"" unit:"path" help:"The token that is shown to the registry. Nobody but the server's user may be able to read it. Read again at each registration. Empty uses what the environment has, or the sign-in of codex; see docs/remote.md."`
+	// RemoteCA is the file of the authorities that the relay's certificates are from.
+	RemoteCA string `name:"remote_ca_file" default:"" unit:"path" help:"The authorities whose certificates the registry and the rendezvous may have, as PEM. Empty trusts those that this machine does."`
 	// AgentIdentity is whether an agent's identity is shown to the registry.
 	AgentIdentity string `name:"agent_identity" default:"off" unit:"choice" help:"Whether the registry is shown assertions of the agent whose identity is in CODEX_ACCESS_TOKEN, in place of a token: on or off."`
 	// RelayStreams bounds the connections through the relay.

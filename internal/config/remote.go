@@ -6,18 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
-// Limits of what an executor says of itself.
-const (
-	maxExecutorName  = 256 // bytes
-	maxLabels        = 64
-	maxLabelBytes    = 256 // key, = and value
-	listenOff        = "off"
-	labelKeyAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/"
-)
+// listenOff is a listen that is nowhere.
+const listenOff = "off"
 
 // HasRemote reports whether the daemon is an executor of a relay.
 func (c *Config) HasRemote() bool { return c.RemoteURL != "" }
@@ -48,7 +40,7 @@ func (c *Config) validateRemote() error {
 			isSet bool
 		}{
 			{"executor_name", c.ExecutorName != ""}, {"executor_labels", len(c.ExecutorLabels) > 0},
-			{"remote_token_file", c.RemoteTokenFile != ""}, {"agent_identity", c.HasAgentIdentity()},
+			{"remote_token_file", c.RemoteTokenFile != ""}, {"remote_ca_file", c.RemoteCA != ""}, {"agent_identity", c.HasAgentIdentity()},
 		} {
 			if s.isSet {
 				return &Error{Setting: s.name, Problem: "needs remote_url", Fix: "it is for servers that are reached through a relay"}
@@ -56,7 +48,7 @@ func (c *Config) validateRemote() error {
 		}
 		return nil
 	}
-	u, err := url.Parse(c.RemoteURL)
+	u, err := url.Parse(strings.TrimSpace(c.RemoteURL))
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return &Error{Setting: "remote_url", Problem: "is no address of a registry", Fix: "write https://HOST or http://HOST:PORT, with a path if it has one and nothing behind it"}
@@ -66,31 +58,30 @@ func (c *Config) validateRemote() error {
 		return &Error{Setting: "remote_token_file", Problem: "and agent_identity exclude each other"}
 	case c.RemoteTokenFile != "" && !filepath.IsAbs(c.RemoteTokenFile):
 		return &Error{Setting: "remote_token_file", Problem: fmt.Sprintf("cannot be %q", c.RemoteTokenFile), Fix: "write an absolute path"}
-	case len(c.ExecutorName) > maxExecutorName || !printable(c.ExecutorName):
-		return &Error{Setting: "executor_name", Problem: "cannot be shown", Fix: fmt.Sprintf("write at most %d bytes of text on one line", maxExecutorName)}
+	case c.RemoteCA != "" && !filepath.IsAbs(c.RemoteCA):
+		return &Error{Setting: "remote_ca_file", Problem: fmt.Sprintf("cannot be %q", c.RemoteCA), Fix: "write an absolute path"}
 	}
 	return c.validateLabels()
 }
 
-func (c *Config) validateLabels() error {
-	if len(c.ExecutorLabels) > maxLabels {
-		return &Error{Setting: "executor_labels", Problem: fmt.Sprintf("has %d labels", len(c.ExecutorLabels)), Fix: fmt.Sprintf("give at most %d", maxLabels)}
-	}
-	seen := map[string]bool{}
+// Labels returns the labels of the executor by their keys.
+func (c *Config) Labels() map[string]string {
+	labels := make(map[string]string, len(c.ExecutorLabels))
 	for _, label := range c.ExecutorLabels {
-		key, value, found := strings.Cut(label, "=")
-		if !found || key == "" || strings.Trim(key, labelKeyAlphabet) != "" || len(label) > maxLabelBytes || !printable(value) {
-			return &Error{Setting: "executor_labels", Problem: fmt.Sprintf("cannot have %.100q", label),
-				Fix: fmt.Sprintf("write KEY=VALUE, at most %d bytes, the key of letters, digits and . _ - /", maxLabelBytes)}
-		}
-		if seen[key] {
-			return &Error{Setting: "executor_labels", Problem: "has " + key + " twice"}
-		}
-		seen[key] = true
+		key, value, _ := strings.Cut(label, "=")
+		labels[key] = value
 	}
-	return nil
+	return labels
 }
 
-func printable(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+func (c *Config) validateLabels() error {
+	for _, label := range c.ExecutorLabels {
+		if key, _, found := strings.Cut(label, "="); !found || key == "" {
+			return &Error{Setting: "executor_labels", Problem: fmt.Sprintf("cannot have %.100q", label), Fix: "write KEY=VALUE"}
+		}
+	}
+	if len(c.Labels()) < len(c.ExecutorLabels) {
+		return &Error{Setting: "executor_labels", Problem: "has a key twice"}
+	}
+	return nil
 }

@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay"
+)
+
+// beginTimeout is how long the first message of a stream may take to be whole.
+const beginTimeout = handshakeTimeout
+
+// grpcBegins is what a connection of gRPC begins with, and no message of JSON-RPC
+// does.
+var grpcBegins = []byte("PRI ")
+
+// relayDoor is where those come in who are reached through the relay: clients of
+// JSON-RPC, and of gRPC, which they show by what they say first.
+type relayDoor struct {
+	endpoint *relay.Endpoint
+	grpc     *relayListener
+	clients  *clients
+	logger   *slog.Logger
+	large    *wsconn.Budget // for messages of JSON-RPC that are written in parts
+	limit    int            // of one message of JSON-RPC, in bytes
+	serving  sync.WaitGroup
+}
+
+func newRelayDoor(cfg config.Config, clients *clients, logger *slog.Logger) (*relayDoor, error) {
+	endpoint, err := relay.NewEndpoint(relay.Config{
+		Role: relay.Executor, Streams: int(cfg.RelayStreams), MessageBytes: int(cfg.Request), Logger: logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &relayDoor{
+		endpoint: endpoint, grpc: newRelayListener(), clients: clients, logger: logger,
+		large: wsconn.NewBudget(int64(cfg.AnswersTotal)), limit: int(cfg.Request),
+	}, nil
+}
+
+// accept takes streams until the door is closed.
+func (r *relayDoor) accept() {
+	for {
+		stream, err := r.endpoint.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		r.serving.Go(func() { r.serve(stream) })
+	}
+}
+
+// serve serves a client of JSON-RPC to its end, and hands one of gRPC on.
+func (r *relayDoor) serve(stream *relay.Stream) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), beginTimeout, errors.New("the first message took too long"))
+	defer cancel()
+	first, err := stream.Receive(ctx)
+	switch {
+	case err != nil:
+		r.logger.Debug("a stream of the relay has ended before it began", "stream", stream.ID(), "error", err)
+		stream.Reset(relay.ReasonProtocolError)
+	case bytes.HasPrefix(first, grpcBegins):
+		conn := &relayedConn{Conn: relay.NewConn(stream), stream: stream.ID(), first: first}
+		if !r.grpc.hand(conn) {
+			stream.Reset(relay.ReasonGoingAway)
+		}
+	case r.clients.refusing.Load():
+		stream.Reset(relay.ReasonGoingAway)
+	default:
+		r.clients.serveTransport(context.Background(), newClientAuthInfo(shownByRelay()), newRelayTransport(stream, first, r.limit, r.large))
+	}
+}
+
+// wait returns when nobody is served any more, after the endpoint was closed.
+func (r *relayDoor) wait() { r.serving.Wait() }

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"net"
+	"sync"
+)
+
+// relayAddr is the address of a stream of the relay.
+type relayAddr struct{ stream string }
+
+// Network implements net.Addr.
+func (relayAddr) Network() string { return "relay" }
+
+// String implements net.Addr.
+func (a relayAddr) String() string { return "relay " + a.stream }
+
+// relayedConn is a connection of gRPC through the relay, of which some bytes were
+// received before it was known to be one.
+type relayedConn struct {
+	net.Conn
+	stream string
+	first  []byte // of the goroutine that reads
+}
+
+// Read implements net.Conn.
+func (c *relayedConn) Read(p []byte) (int, error) {
+	if len(c.first) > 0 {
+		n := copy(p, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// RemoteAddr implements net.Conn.
+func (c *relayedConn) RemoteAddr() net.Addr { return relayAddr{c.stream} }
+
+// relayListener is where gRPC accepts connections of the relay.
+type relayListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newRelayListener() *relayListener {
+	l := &relayListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	l.close = sync.OnceFunc(func() { close(l.closed) })
+	return l
+}
+
+// hand gives a connection to whoever accepts, and reports whether somebody has
+// it. It blocks until then.
+func (l *relayListener) hand(conn net.Conn) bool {
+	select {
+	case l.conns <- conn:
+		return true
+	case <-l.closed:
+		return false
+	}
+}
+
+// Accept implements net.Listener.
+func (l *relayListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (l *relayListener) Close() error {
+	l.close()
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *relayListener) Addr() net.Addr { return relayAddr{"listener"} }

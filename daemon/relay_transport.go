@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay"
+)
+
+// relayFlushTimeout is how long what was sent may take to be acknowledged before
+// its stream is reset.
+const relayFlushTimeout = 5 * time.Second
+
+// relayTransport is a connection of JSON-RPC in a stream of the relay.
+type relayTransport struct {
+	stream *relay.Stream
+	limit  int           // of one message, in bytes
+	share  *wsconn.Share // what the message that is being written takes of that of all transports
+	over   context.Context
+	end    context.CancelCauseFunc
+
+	first []byte // received before; of the goroutine that receives
+
+	closing sync.Once
+}
+
+var (
+	_ jsonrpc.Transport = (*relayTransport)(nil)
+	_ jsonrpc.Bounded   = (*relayTransport)(nil)
+)
+
+func newRelayTransport(stream *relay.Stream, first []byte, limit int, large *wsconn.Budget) *relayTransport {
+	t := &relayTransport{stream: stream, first: first, limit: limit, share: large.Share()}
+	t.over, t.end = context.WithCancelCause(context.Background())
+	return t
+}
+
+// Receive implements [jsonrpc.Transport]. A client that is done says so by the
+// reason of its reset; any other reset loses the connection.
+func (t *relayTransport) Receive() ([]byte, error) {
+	if message := t.first; message != nil {
+		t.first = nil
+		return message, nil
+	}
+	message, err := t.stream.Receive(t.over)
+	var reset *relay.ResetError
+	switch {
+	case err == nil:
+		return message, nil
+	case t.over.Err() != nil:
+		return nil, jsonrpc.ErrClosed
+	case errors.As(err, &reset) && reset.Remote && reset.Reason == relay.ReasonClosed:
+		return nil, io.EOF
+	}
+	return nil, err
+}
+
+// Send implements [jsonrpc.Transport].
+func (t *relayTransport) Send(message []byte) error { return t.stream.Send(t.over, message) }
+
+// Begin implements [jsonrpc.Transport].
+func (t *relayTransport) Begin() (io.WriteCloser, error) {
+	return &relayMessage{transport: t}, nil
+}
+
+// MessageLimit implements [jsonrpc.Bounded].
+func (t *relayTransport) MessageLimit() int { return t.limit }
+
+// Prove implements [jsonrpc.Transport]. Peers of the reference prove nothing.
+func (t *relayTransport) Prove(ctx context.Context) error {
+	err := t.stream.WaitAcknowledged(ctx)
+	if errors.Is(err, relay.ErrPlainPeer) {
+		return jsonrpc.ErrCannotProve
+	}
+	return err
+}
+
+// Close implements [jsonrpc.Transport].
+func (t *relayTransport) Close(code int, _ string) error {
+	t.closing.Do(func() {
+		t.end(jsonrpc.ErrClosed)
+		ctx, cancel := context.WithTimeoutCause(context.Background(), relayFlushTimeout, errFlush)
+		defer cancel()
+		_ = t.stream.WaitAcknowledged(ctx) // as much as can be known
+		t.stream.Reset(resetReason(code))
+		t.share.End()
+	})
+	return nil
+}
+
+// resetReason is how a peer is told of a close with a code of websockets.
+func resetReason(code int) string {
+	switch code {
+	case wsconn.CodeNormal:
+		return relay.ReasonClosed
+	case wsconn.CodeGoingAway:
+		return relay.ReasonGoingAway
+	case wsconn.CodeTooLarge:
+		return relay.ReasonMessageTooLarge
+	}
+	return relay.ReasonProtocolError
+}
+
+// Peer implements [jsonrpc.Transport].
+func (t *relayTransport) Peer() string { return "exec-server relay stream " + t.stream.ID() }
+
+// relayMessage is a message that is being written, and has to be whole before it
+// is sent. It is for one goroutine.
+type relayMessage struct {
+	transport *relayTransport
+	data      []byte
+	ended     bool
+}
+
+// messageTooLargeError is a message that a stream does not send.
+type messageTooLargeError struct{ limit int }
+
+func (e *messageTooLargeError) Error() string {
+	return fmt.Sprintf("a message is larger than the relay's limit of %d bytes", e.limit)
+}
+
+// errAnswersFull is why a large message is not sent.
+var errAnswersFull = errors.New("too many large answers wait for clients of the relay (answer_bytes_total): try again")
+
+// Write implements io.Writer.
+func (m *relayMessage) Write(p []byte) (int, error) {
+	size := len(m.data) + len(p)
+	if size > m.transport.limit {
+		return 0, &messageTooLargeError{m.transport.limit}
+	}
+	if size > cap(m.data) {
+		room := min(max(2*cap(m.data), size), m.transport.limit)
+		if !m.transport.share.Hold(int64(room)) {
+			return 0, errAnswersFull
+		}
+		m.data = append(make([]byte, 0, room), m.data...)
+	}
+	m.data = append(m.data, p...)
+	return len(p), nil
+}
+
+// Close implements io.Closer. Closing again is harmless.
+func (m *relayMessage) Close() error {
+	if m.ended {
+		return nil
+	}
+	m.ended = true
+	defer m.transport.share.Hold(0)
+	return m.transport.Send(m.data)
+}
