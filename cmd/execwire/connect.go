@@ -31,7 +31,8 @@ const (
 
 // connectFlags say which server a command talks to, and how.
 type connectFlags struct {
-	server    string
+	server string
+	hubFlags
 	tokenFile string
 	tls       client.TLSFiles
 }
@@ -40,7 +41,9 @@ type connectFlags struct {
 // server.
 func addConnectFlags(command *cobra.Command, flags *connectFlags) {
 	addFlagWithVariable(command, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH")
+	addHubFlags(command, &flags.hubFlags)
 	addCredentialFlags(command, flags)
+	command.PreRunE = func(command *cobra.Command, _ []string) error { return flags.throughHub(command) }
 }
 
 // addCredentialFlags adds those of them that say what to show a server.
@@ -48,8 +51,8 @@ func addCredentialFlags(command *cobra.Command, flags *connectFlags) {
 	add := func(value *string, name, variable, usage string) {
 		addFlagWithVariable(command, value, name, variable, usage)
 	}
-	add(&flags.tokenFile, "token-file", tokenFileVariable, "the `file` with the token to show")
-	add(&flags.tls.CA, "tls-ca", tlsCAVariable, "the `file` with the authorities to trust with grpcs://, as PEM, in place of this machine's")
+	add(&flags.tokenFile, "token-file", tokenFileVariable, "the `file` with the token to show, to the hub if there is one")
+	add(&flags.tls.CA, "tls-ca", tlsCAVariable, "the `file` with the authorities to trust with TLS, as PEM, in place of this machine's")
 	add(&flags.tls.Certificate, "tls-cert", tlsCertVariable, "the `file` with the certificate to show with grpcs://, as PEM")
 	add(&flags.tls.Key, "tls-key", tlsKeyVariable, "the `file` with the key to it, as PEM")
 }
@@ -101,6 +104,9 @@ func explainDial(err error) error {
 	if !errors.As(err, &dial) {
 		return &exitError{code: codeFailed, err: err}
 	}
+	if hint, ok := relayHint(err); ok {
+		return &exitError{code: codeFailed, err: dial.Err, hint: hint}
+	}
 	failed := func(why, hint string) error {
 		return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %s", dial.URL, why), hint: hint}
 	}
@@ -115,6 +121,9 @@ func explainDial(err error) error {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return failed(dial.Err.Error(), "") // something is there
+	}
+	if strings.HasPrefix(dial.URL, "relay+") {
+		return failed(errno.Error(), startHub)
 	}
 	hint := "start a server with: execwire serve"
 	if dial.URL != "grpc://127.0.0.1:7420" {

@@ -24,7 +24,7 @@ import (
 const defaultServer = "grpc://127.0.0.1:7420"
 
 // remoteHelp ends the help of every such command.
-const remoteHelp = "\n\nThe server is that of --server, else of " + serverVariable + ", else " + defaultServer + "."
+const remoteHelp = "\n\nThe server is that of --server, or of --hub and --executor, else of " + serverVariable + ",\nelse " + defaultServer + "."
 
 // remoteFlags say which server and which session a command is about.
 type remoteFlags struct {

@@ -16,6 +16,7 @@ import (
 const (
 	codeSomeFailed    = 1
 	codeWebsocketAuth = 1
+	codeRemote        = 1
 	codeUsage         = 2
 	codeTimeout       = 124
 	codeFailed        = 125
@@ -129,7 +130,7 @@ also when the connection is.`,
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
 		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
-		newSessionsCommand(std), newGatewayCommand(std), newDoctorCommand(std), newVersionCommand())
+		newSessionsCommand(std), newExecutorsCommand(std), newGatewayCommand(std), newDoctorCommand(std), newVersionCommand())
 	return root
 }
 

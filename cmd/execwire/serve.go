@@ -18,6 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/observe"
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/relay/executor"
 )
 
 type serveFlags struct {
@@ -26,12 +27,13 @@ type serveFlags struct {
 	logFormat, logLevel string
 	logLines            int
 	clients             clientFlags
+	remote              executorFlags
 }
 
 func newServeCommand(std streams) *cobra.Command {
 	var flags serveFlags
 	command := &cobra.Command{
-		Use:   "serve [--listen URL]... [--config FILE]",
+		Use:   "serve [--listen URL]... [--remote URL --executor-id ID] [--config FILE]",
 		Short: "Run a server",
 		Long: `serve runs a server until it gets SIGTERM or SIGINT. It then starts nothing new,
 lets processes end for the shutdown grace, terminates what is left and exits; a
@@ -46,6 +48,12 @@ JSON-RPC of exec-server by ws://, wss:// and stdio. With stdio there is one, at 
 other end of stdin and stdout; when stdin ends its session does, and so does a
 server that has no other listener.
 
+With --remote the server is reached through a relay, as an executor of the hub at
+URL, to which it connects from where it is: clients name the hub and the id. Without
+--listen nobody can reach it otherwise. It connects again whenever the connection is
+lost, and what runs goes on. A hub that refuses it ends it, as another server does
+that connects with its id; docs/remote.md has the rest.
+
 The URL of every listener is printed on stdout, one per line, when it accepts
 clients, or told in the log if stdout is a client's; the log goes to stderr.
 Settings come from the configuration file, then from the environment (EXECWIRE_ and
@@ -57,6 +65,7 @@ should have a certificate; docs/security.md says how.`,
   execwire serve --listen unix:///run/user/1000/execwire.sock
   execwire serve --listen grpc://127.0.0.1:0 --log-format json
   execwire serve --listen stdio
+  execwire serve --remote https://hub.example.org --executor-id build-1 --remote-token-file /etc/execwire/hub.token
   execwire serve --listen ws://127.0.0.1:7421 --ws-auth capability-token --ws-token-file /etc/execwire/ws.token`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -66,6 +75,7 @@ should have a certificate; docs/security.md says how.`,
 	f := command.Flags()
 	f.StringArrayVar(&flags.listen, "listen", nil,
 		"where to accept clients: `URL` is grpc://HOST:PORT (loopback; port 0 takes a free one), grpcs://HOST:PORT (with TLS), unix:///PATH, ws://HOST:PORT, wss://HOST:PORT (with TLS), stdio or off; may be repeated (default grpc://127.0.0.1:7420 and ws://127.0.0.1:7421)")
+	addExecutorFlags(command, &flags.remote)
 	addClientFlags(command, &flags.clients)
 	f.StringVar(&flags.config, "config", "", "a TOML `file` with settings")
 	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
@@ -91,14 +101,20 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 			cfg.Listen = listen
 		}
 		flags.clients.lay(command, cfg)
+		flags.remote.lay(command, cfg)
 	})
 	if err != nil {
-		return explainWebsocket(command, err)
+		return explainRemoteFlags(command, explainWebsocket(command, err))
+	}
+	credentials, err := findRemoteCredentials(cfg, logger)
+	if err != nil {
+		return err
 	}
 	if guardian == nil && cfg.Guardian == "on" {
 		return guard(cfg.Cgroup, has(cfg.Listen, listen.SchemeStdio))
 	}
-	return explainWebsocket(command, serveUntilStopped(cfg, logger, guardian, std))
+	forgetRemoteSecrets(cfg)
+	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, credentials, logger, guardian, std)))
 }
 
 // isEmpty is of a --listen that leaves it to the server.
@@ -115,7 +131,7 @@ func tellURLs(cfg config.Config, logger *slog.Logger, out io.Writer) func(url st
 
 // serveUntilStopped serves until a signal, or the end of the guardian, should
 // there be one.
-func serveUntilStopped(cfg config.Config, logger *slog.Logger, guardian *process.GuardianWatch, std streams) error {
+func serveUntilStopped(cfg config.Config, credentials executor.Credentials, logger *slog.Logger, guardian *process.GuardianWatch, std streams) error {
 	gone, forget := watchGuardian(guardian)
 	defer forget()
 	mem := keepMemory()
@@ -125,6 +141,8 @@ func serveUntilStopped(cfg config.Config, logger *slog.Logger, guardian *process
 		Logger:   logger,
 		Guarded:  guardian != nil,
 		OnChange: mem.changed,
+
+		RemoteCredentials: credentials,
 		// Nothing else here starts processes.
 		AdoptOrphans: true,
 		OnListen:     tellURLs(cfg, logger, std.out),
