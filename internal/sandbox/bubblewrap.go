@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ type bubblewrap struct {
 	starters *starterFiles
 	network  *emptyNetwork
 	reserved *placeholders
+	preparer *preparerFile
 }
 
 // mount is one place of the view that a program gets.
@@ -38,8 +40,8 @@ type mount struct {
 var own = []string{"/proc", "/dev"}
 
 // expressBubblewrap tells what of a plan bubblewrap cannot enforce, or makes its enforcer.
-func expressBubblewrap(program string, plan *Plan, starters *starterFiles, network *emptyNetwork, reserved *placeholders) (*bubblewrap, error) {
-	b := &bubblewrap{program: program, plan: plan, starters: starters, network: network, reserved: reserved}
+func expressBubblewrap(program string, plan *Plan, starters *starterFiles, network *emptyNetwork, reserved *placeholders, preparer *preparerFile) (*bubblewrap, error) {
+	b := &bubblewrap{program: program, plan: plan, starters: starters, network: network, reserved: reserved, preparer: preparer}
 	b.kind = filterKind{network: plan.network == NetworkRestricted, sealed: unix.Geteuid() == 0}
 	steps := plan.steps()
 	for i, s := range steps {
@@ -101,9 +103,6 @@ func (b *bubblewrap) report() Report {
 	}
 }
 
-// sharedMemoryBytes bounds /dev/shm, which is fresh.
-const sharedMemoryBytes = 256 << 20
-
 func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	files, err := l.files(p, b.starters, b.kind)
 	if err != nil {
@@ -123,18 +122,17 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	a.add("--seccomp", a.give(filter))
 	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
 	if b.kind.sealed {
-		a.add("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP") // for the starter, which drops them
+		a.add("--cap-add", "CAP_SETPCAP") // for the starter, which drops it
 	}
+	network := -1
 	if b.plan.network == NetworkRestricted {
-		if l.network = b.network.file(); l.network < 0 {
+		if network = b.network.file(); network < 0 {
 			a.add("--unshare-net")
 		}
 	}
-	if err := b.view(&a, p); err != nil {
+	v, err := b.view(&a, p)
+	if err != nil {
 		return Program{}, err
-	}
-	if b.kind.sealed && !b.plan.unrestricted && mayFreeze() {
-		l.frozen = b.mounts
 	}
 	a.add("--chdir", p.Dir)
 	fd, err := a.file()
@@ -144,11 +142,19 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	path := p.Path
 	if p.Image > 0 {
 		a.files = append(a.files, p.Image)
-		path = "/proc/self/fd/" + strconv.Itoa(len(a.files)-1)
+		path = ownDescriptor(len(a.files) - 1)
 	}
-	argv := []string{"bwrap", "--args", strconv.Itoa(fd), "--", "/proc/self/fd/" + strconv.Itoa(starterSelf), path}
+	terminal, err := terminalName(p)
+	if err != nil {
+		return Program{}, err
+	}
+	preparer, err := b.prepare(v, &a, network, terminal)
+	if err != nil {
+		return Program{}, err
+	}
+	argv := []string{"execwire-preparer", b.program, "bwrap", "--args", strconv.Itoa(fd), "--", ownDescriptor(starterSelf), path}
 	wrapped := Program{
-		Path: b.program, Argv: append(argv, p.Argv...), Env: prefixed(p.Env), Dir: "/", Files: a.files, Terminal: -1, KeepMask: true,
+		Path: preparer, Argv: append(argv, p.Argv...), Env: prefixed(p.Env), Dir: "/", Files: a.files, Terminal: -1, KeepMask: true,
 	}
 	if p.Terminal >= 0 {
 		wrapped.Terminal = starterStreams + p.Terminal
@@ -156,81 +162,98 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	return wrapped, nil
 }
 
-// view says what the program sees.
-func (b *bubblewrap) view(a *arguments, p Program) error {
-	var seal []string // what is read-only as soon as everything in it is in place
-	if len(b.mounts) == 0 || b.mounts[0].path != "/" {
-		seal = append(seal, "/")
+// prepare has everything prepared for bubblewrap, and returns the path of who does it. What only that one is given comes
+// behind what bubblewrap is given.
+func (b *bubblewrap) prepare(v *view, a *arguments, network int, terminal string) (string, error) {
+	own := len(a.files)
+	preparer, err := b.preparer.descriptor()
+	if err != nil {
+		return "", failed(NotStarted, "", "there is no preparer", err)
 	}
-	mounts := b.mounts
-	if len(mounts) > 0 && mounts[0].path == "/" {
-		if err := b.mount(a, mounts[0]); err != nil {
-			return err
+	a.files = append(a.files, preparer)
+	if !mayMount() {
+		v.ownUsers()
+	}
+	if network >= 0 {
+		v.about("", "the empty network cannot be entered")
+		v.call(unix.SYS_SETNS, literal(len(a.files)), literal(unix.CLONE_NEWNET))
+		a.files = append(a.files, network)
+	}
+	v.prepare(terminal, b.kind.sealed)
+	v.about("", "descriptors cannot be closed")
+	v.call(unix.SYS_DUP3, literal(0), literal(preparerCalls), literal(0))
+	v.call(unix.SYS_CLOSE_RANGE, literal(own), literal(math.MaxInt32), literal(unix.CLOSE_RANGE_CLOEXEC))
+	if a.files[preparerCalls], err = v.give(a.launch); err != nil {
+		return "", failed(NotStarted, "", "what is to be prepared for bubblewrap cannot be passed", err)
+	}
+	a.launch.preparation = &v.preparation
+	return ownDescriptor(own), nil
+}
+
+// view looks at what the program is to see, and has bubblewrap take that over.
+func (b *bubblewrap) view(a *arguments, p Program) (*view, error) {
+	v := &view{}
+	root := len(b.mounts) > 0 && b.mounts[0].path == "/"
+	if root {
+		a.add("--dev-bind", "/", "/", "--proc", "/proc")
+	} else {
+		a.add("--proc", "/proc", "--dev-bind", "/dev", "/dev")
+	}
+	var around *layer
+	for _, m := range b.mounts {
+		for around != nil && !within(m.path, around.path) {
+			around = around.around
 		}
-		mounts = mounts[1:]
-	}
-	a.add("--proc", "/proc", "--dev", "/dev", "--size", strconv.Itoa(sharedMemoryBytes), "--perms", "1777", "--tmpfs", "/dev/shm")
-	if err := a.console(p); err != nil {
-		return err
-	}
-	for _, m := range mounts {
-		if err := b.mount(a, m); err != nil {
-			return err
+		y := &layer{mount: m, around: around}
+		there, err := b.open(y, a)
+		if err != nil {
+			return nil, err
 		}
-		if m.access == AccessNone && m.opened {
-			seal = append(seal, m.path)
+		if there {
+			v.layers, around = append(v.layers, y), y
 		}
 	}
 	b.addLinks(a)
-	seal = append(seal, "/dev")
+	if !root {
+		a.add("--remount-ro", "/")
+	}
 	if p.SealProc || unix.Geteuid() == 0 {
 		// To the kernel the root of the namespace is root: it may write system settings, /proc/sys/kernel/core_pattern
 		// for one, and with them run a program outside.
-		seal = append(seal, "/proc")
+		a.add("--remount-ro", "/proc")
 	}
-	for _, path := range seal {
-		a.add("--remount-ro", path)
-	}
-	return nil
+	return v, nil
 }
 
-// mount puts one place into the view.
-func (b *bubblewrap) mount(a *arguments, m mount) error {
-	if m.kept {
-		there, err := b.reserved.hold(m.path, a.launch)
+// open looks at one place, and tells whether there is something. Bubblewrap is told of it if it is in none.
+func (b *bubblewrap) open(y *layer, a *arguments) (bool, error) {
+	if y.kept {
+		there, err := b.reserved.hold(y.path, a.launch)
 		if err != nil {
-			return failed(NotStarted, m.path, "does not exist and cannot be kept from coming into being", err)
+			return false, failed(NotStarted, y.path, "does not exist and cannot be kept from coming into being", err)
 		}
 		if !there {
-			return nil
+			return false, nil
 		}
 	} else {
-		b.reserved.share(m.path, a.launch)
+		b.reserved.share(y.path, a.launch)
 	}
-	place, err := openSame(m.path, m.is)
+	place, err := openSame(y.path, y.is)
 	if err != nil {
-		return failed(NotStarted, m.path, "is not what it was when the policy was resolved", err)
+		return false, failed(NotStarted, y.path, changed, err)
 	}
-	switch m.access {
-	case AccessRead:
-		a.add("--ro-bind-fd", a.give(place), m.path)
-	case AccessWrite:
-		a.add("--bind-fd", a.give(place), m.path)
-	default:
-		directory, err := isDirectory(place)
-		a.launch.give(place)
-		switch {
-		case err != nil:
-			return failed(NotStarted, m.path, "cannot be looked at", err)
-		case !directory:
-			a.add("--perms", "0000", "--ro-bind-data", a.empty(), m.path)
-		case m.opened:
-			a.add("--perms", "0111", "--tmpfs", m.path)
-		default:
-			a.add("--perms", "0000", "--tmpfs", m.path, "--remount-ro", m.path)
-		}
+	var stat unix.Stat_t
+	if err := unix.Fstat(place, &stat); err != nil {
+		_ = unix.Close(place)
+		return false, failed(NotStarted, y.path, "cannot be looked at", err)
 	}
-	return nil
+	y.is, y.directory = identityOf(&stat), stat.Mode&unix.S_IFMT == unix.S_IFDIR
+	if y.around == nil && y.path != "/" {
+		a.add("--bind-fd", a.give(place), y.path)
+	} else {
+		_ = unix.Close(place)
+	}
+	return true, nil
 }
 
 // addLinks makes the links on the way to what is granted, where the view has nothing of the real directories they are in.
@@ -258,23 +281,16 @@ func (a *arguments) give(fd int) string {
 	return strconv.Itoa(len(a.files) - 1)
 }
 
-// empty returns the number of an empty file. Bubblewrap closes each that it is given.
-func (a *arguments) empty() string {
-	a.files = append(a.files, a.launch.null)
-	return strconv.Itoa(len(a.files) - 1)
-}
-
-// console makes the program's terminal /dev/console, under which programs find its name.
-func (a *arguments) console(p Program) error {
+// terminalName is what the program's terminal, which becomes /dev/console, is called outside, or "" if there is none.
+func terminalName(p Program) (string, error) {
 	if p.Terminal < 0 {
-		return nil
+		return "", nil
 	}
-	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(p.Files[p.Terminal]))
+	name, err := os.Readlink(ownDescriptor(p.Files[p.Terminal]))
 	if err != nil {
-		return failed(NotStarted, "", "the terminal has no name", err)
+		return "", failed(NotStarted, "", "the terminal has no name", err)
 	}
-	a.add("--dev-bind", name, "/dev/console")
-	return nil
+	return name, nil
 }
 
 // file makes the file that bubblewrap reads its arguments from.

@@ -135,19 +135,12 @@ func (c *Confinement) start(ctx context.Context, p Program, l *launch, spawn fun
 		return err
 	}
 	if wrapped.KeepMask {
-		begin := func() error {
-			restore, err := blockSignals()
-			if err != nil {
-				return failed(NotStarted, "", "signals cannot be blocked", err)
-			}
-			defer restore()
-			return inNetwork(l.network, func() error { return spawn(wrapped) })
+		restore, err := blockSignals()
+		if err != nil {
+			return failed(NotStarted, "", "signals cannot be blocked", err)
 		}
-		if l.frozen == nil {
-			err = begin()
-		} else {
-			err = froze(l.frozen, begin)
-		}
+		err = spawn(wrapped)
+		restore()
 		if err != nil {
 			return err
 		}
@@ -183,13 +176,12 @@ type launch struct {
 	// The child's ends, and what else it is given.
 	statusEnd, messagesEnd, null int
 	given                        []int
-	held                         []string // placeholders that the program needs
-	network                      int      // the namespace to fork in, or -1
-	frozen                       []mount  // what may be written to while bubblewrap mounts, and what not; nil: all
+	held                         []string     // placeholders that the program needs
+	preparation                  *preparation // what is done before bubblewrap; nil: nothing
 }
 
 func newLaunch() (*launch, error) {
-	l := &launch{statusEnd: -1, messagesEnd: -1, null: -1, network: -1}
+	l := &launch{statusEnd: -1, messagesEnd: -1, null: -1}
 	var err error
 	if l.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return nil, err
@@ -258,6 +250,9 @@ func (l *launch) await(ctx context.Context, path string) error {
 	switch {
 	case err != nil:
 		return failed(NotStarted, "", "what became of the sandbox is not known", err)
+	}
+	if len(said) == preparerReport && l.preparation != nil {
+		return l.preparation.failure(said)
 	}
 	ready := 0
 	if len(said) == 1 || len(said) == 9 {

@@ -18,13 +18,20 @@
 //
 // Mounts make the view of the file system, so that everything a plan can say is expressed, and changes of metadata
 // outside what is writable are refused with the rest. Processes outside are not seen. /proc, /dev and /dev/shm are
-// fresh: a plan neither grants nor denies anything there. The program is a grandchild of bubblewrap, whose own two
-// processes have every signal blocked, so that they end with the program and not before it; they are in its process
-// group. If this process is root, /proc and the mounts of devices are read-only inside: to the kernel root is root, also
-// in a namespace, and may write system settings and change the modes of devices; a stream that is /dev/null becomes
-// that of inside, and what is mounted outside later does not come in. Root's programs without a network share one
-// namespace that has none. Bubblewrap's process inside has the filter too, since the program may write into its memory.
-// Whoever is told of bubblewrap's end is told 128+n where the program was ended by signal n.
+// fresh: a plan neither grants nor denies anything there. What is mounted outside later does not come in.
+//
+// Most of the view is made before bubblewrap, by a preparer of a few hundred bytes which then becomes bubblewrap: see
+// preparation.go and view.go. It is in a mount namespace of its own, and in a user namespace unless this process has power
+// over mounts. Everything is read-only there that is not granted, and every place is mounted on by its descriptor. So
+// links that another program puts in the way lead nowhere: bubblewrap itself, which follows them, mounts on nothing that
+// any program can write to, and can write to nothing outside.
+//
+// The program is a grandchild of bubblewrap, whose own two processes have every signal blocked, so that they end with the
+// program and not before it; they are in its process group. If this process is root, /proc and the mounts of devices are
+// read-only inside: to the kernel root is root, also in a namespace, and may write system settings and change the modes of
+// devices; a stream that is /dev/null becomes that of inside. Root's programs without a network share one namespace that
+// has none. Bubblewrap's process inside has the filter too, since the program may write into its memory. Whoever is told
+// of bubblewrap's end is told 128+n where the program was ended by signal n.
 //
 // # Landlock
 //
@@ -44,14 +51,9 @@
 // Nothing limits memory or processor time.
 //
 // A place that is denied where the program cannot write anyway, and that did not exist at the start, is seen when
-// somebody else makes it. A place that is also mounted elsewhere is denied only where it is named. In bubblewrap, what is
-// mounted while a program of an ordinary user runs, also by an automounter, comes in as writable as it is outside.
-//
-// Bubblewrap follows links in the places that it mounts on. A program that may exchange the entry which another's policy
-// names, or a directory above it, for a link just when bubblewrap mounts there has it do so where the link leads: the
-// place itself is then as writable as what is around it. It may if its own policy does not name the place, or if the
-// place, a file called .git in a writable place that is no workspace root for one, came into being after its start. Of
-// root bubblewrap mounts where nothing outside can be written to, see frozen.go. With the power of an ordinary user, and
-// of root without CAP_SYS_ADMIN, as in a container, it makes a file or directory that is missing where the link leads,
-// and may leave a file that is there empty.
+// somebody else makes it. A place that is also mounted elsewhere is denied only where it is named. A program that may
+// exchange the entry which another's policy names, or a directory above it, just when the other starts can have what it
+// puts there denied, or what was there left as writable as what is around it. It may if its own policy does not name the
+// place, or if the place, a file called .git in a writable place that is no workspace root for one, came into being after
+// its start.
 package sandbox

@@ -12,10 +12,10 @@ type filterKind struct {
 	metadata bool // changes of mode, owner, times and extended attributes are refused
 	landlock bool // a ruleset of Landlock is enforced with it
 	outside  bool // processes outside are seen: what would reach them without a signal is refused
-	// sealed tells that bubblewrap's devices are root's. It takes those of the machine, and root in its namespace could
+	// sealed tells that bubblewrap's devices are root's. They are those of the machine, and root in a namespace could
 	// change the mode and the owner of them for everybody.
 	sealed bool
-	// early tells that the starter is still to come, which seals devices.
+	// early tells that it is the filter alone, without a starter.
 	early bool
 }
 
@@ -31,9 +31,6 @@ func (k filterKind) rules() []filterRule {
 	}
 	if k.outside {
 		rules = slices.Concat(rules, refuseAll(outsideRefused), outsideRules)
-	}
-	if k.early && k.sealed {
-		rules = slices.DeleteFunc(rules, func(r filterRule) bool { return r.call == unix.SYS_MOUNT_SETATTR })
 	}
 	return rules
 }

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"os"
-	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -48,25 +47,4 @@ func (n *emptyNetwork) close() {
 	if n.ns != nil {
 		_ = n.ns.Close()
 	}
-}
-
-// inNetwork calls do with this goroutine's thread, which it is locked to, in a network namespace, if there is one. A
-// thread that cannot return from there is never unlocked, and so used for nothing else and ended with its goroutine.
-func inNetwork(ns int, do func() error) error {
-	if ns < 0 {
-		return do()
-	}
-	home, err := os.Open(threadNetwork)
-	if err == nil {
-		defer home.Close()
-		err = unix.Setns(ns, unix.CLONE_NEWNET)
-	}
-	if err != nil {
-		return failed(NotStarted, "", "the empty network cannot be entered", err)
-	}
-	err = do()
-	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
-		runtime.LockOSThread()
-	}
-	return err
 }

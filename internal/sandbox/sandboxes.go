@@ -32,6 +32,7 @@ type Sandboxes struct {
 	starters starterFiles
 	network  emptyNetwork
 	reserved placeholders
+	preparer preparerFile
 
 	options  Options
 	lifetime context.Context // until Close
@@ -103,6 +104,7 @@ func (s *Sandboxes) Close() {
 		<-s.found
 	}
 	s.starters.close()
+	s.preparer.close()
 	s.network.close()
 }
 
@@ -153,7 +155,7 @@ func (s *Sandboxes) express(status *Status, plan *Plan) (enforcer, error) {
 		}
 		return e, nil
 	}
-	e, err := expressBubblewrap(status.Path, plan, &s.starters, &s.network, &s.reserved)
+	e, err := expressBubblewrap(status.Path, plan, &s.starters, &s.network, &s.reserved, &s.preparer)
 	if err != nil {
 		return nil, err
 	}

@@ -14,12 +14,11 @@ import (
 )
 
 // The starter is the first program inside every sandbox. It does what has to be done as late as possible, and what
-// bubblewrap cannot: it keeps out what is mounted outside from then on, makes mounts of devices read-only that work all
-// the same, and opens /dev/null from them where a stream is that of outside; it puts the program's streams in place,
-// unblocks signals, keeps every other descriptor from the program, restores the exact environment, sets no_new_privs,
-// drops all capabilities, enforces the rules of Landlock, loads the filter and executes the program, with any argv[0].
-// If that fails it says so. It is machine code,
-// because executing this very program again for it would take longer than all the rest.
+// bubblewrap cannot: where devices are root's it opens /dev/null inside if a stream is that of outside; it puts the
+// program's streams in place, unblocks signals, keeps every other descriptor from the program, restores the exact
+// environment, sets no_new_privs, drops all capabilities, enforces the rules of Landlock, loads the filter and executes
+// the program, with any argv[0]. If that fails it says so. It is machine code, because executing this very program again
+// for it would take longer than all the rest.
 //
 // None of this could be done to a thread of this process that then forks. Landlock lets those in one domain trace each
 // other: as long as that thread lived, its child could read the memory that all threads have in common.
@@ -52,30 +51,42 @@ const (
 // environmentPrefix keeps the environment from those in between.
 const environmentPrefix = "."
 
-// starterFile makes the ELF file of the starter with a filter.
-func starterFile(machine uint16, code []byte, restricted, sealed bool, filter []unix.SockFilter) []byte {
-	const (
-		base    = 0x400000
-		headers = 64 + 56
-	)
-	order := binary.LittleEndian
-	program := base + headers + uint64(len(code)) + 8 // where the struct sock_fprog is
-	size := program - base + 16 + 8*uint64(len(filter))
+// The layout of a program's file.
+const (
+	programBase    = 0x400000
+	programHeaders = 64 + 56
+)
+
+// programFile makes an ELF file that begins to be executed at the begin of its content.
+func programFile(machine uint16, content []byte) []byte {
+	order, size := binary.LittleEndian, uint64(programHeaders+len(content))
 	var file bytes.Buffer
 	write := func(values ...any) {
 		for _, v := range values {
 			_ = binary.Write(&file, order, v) // into memory
 		}
 	}
-	write([16]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, uint16(2), machine, uint32(1)) // executable
-	write(uint64(base+headers), uint64(64), uint64(0), uint32(0))                // entry, program headers
-	write(uint16(64), uint16(56), uint16(1), uint16(0), uint16(0), uint16(0))
-	write(uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(4096)) // load, readable and executable
-	write(code)
-	write(restricted, sealed, [6]byte{})
+	write([16]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, uint16(2), machine, uint32(1))     // executable
+	write(uint64(programBase+programHeaders), uint64(64), uint64(0), uint32(0))      // entry, program headers
+	write(uint16(64), uint16(56), uint16(1), uint16(0), uint16(0), uint16(0))        // of which there is one
+	write(uint32(1), uint32(5), uint64(0), uint64(programBase), uint64(programBase)) // load, readable and executable
+	write(size, size, uint64(4096), content)
+	return file.Bytes()
+}
+
+// starterFile makes the file of the starter with a filter.
+func starterFile(machine uint16, code []byte, restricted, sealed bool, filter []unix.SockFilter) []byte {
+	var content bytes.Buffer
+	write := func(values ...any) {
+		for _, v := range values {
+			_ = binary.Write(&content, binary.LittleEndian, v) // into memory
+		}
+	}
+	program := uint64(programBase + programHeaders + len(code) + 8) // where the struct sock_fprog is
+	write(code, restricted, sealed, [6]byte{})
 	write(uint16(len(filter)), [6]byte{}, program+16)
 	write(filter)
-	return file.Bytes()
+	return programFile(machine, content.Bytes())
 }
 
 // starterFiles are files, in memory, of this machine's starter, one for each filter that was asked for, and of the filter

@@ -8,7 +8,7 @@
 #                what failed, as the eight bytes of a negative errno
 #   7            a ruleset of Landlock
 #   restricted   a byte behind the code: 1 if the ruleset counts, else 0
-#   sealed       the next byte: 1 if the devices are root's and to be sealed, else 0
+#   sealed       the next byte: 1 if the devices of outside are root's, else 0
 #   filter       8 bytes behind restricted, a struct sock_fprog
 
 	.intel_syntax noprefix
@@ -18,33 +18,6 @@
 
 	cmp	byte ptr [rip+sealed], 0
 	je	place
-
-	mov	edi, -100		# AT_FDCWD
-	lea	rsi, [rip+root]		# what is mounted outside from now on stays there
-	mov	edx, 0x8000		# AT_RECURSIVE
-	lea	r10, [rip+private]
-	mov	r8d, 32
-	mov	eax, 442		# mount_setattr
-	syscall
-	test	rax, rax
-	js	failed
-
-	lea	rsi, [rip+devices]	# no mode or owner of a device can change
-device:
-	mov	edi, -100		# AT_FDCWD
-	xor	edx, edx
-	lea	r10, [rip+readonly]
-	mov	r8d, 32
-	mov	eax, 442		# mount_setattr
-	syscall
-	test	rax, rax
-	js	failed
-skip:
-	inc	rsi
-	cmp	byte ptr [rsi-1], 0
-	jne	skip
-	cmp	byte ptr [rsi], 0
-	jne	device
 
 	sub	rsp, 144		# struct stat
 	mov	ebx, 3
@@ -62,7 +35,7 @@ null:
 	cmp	qword ptr [rsp+40], 0x103	# st_rdev
 	jne	kept
 	mov	edi, -100
-	lea	rsi, [rip+devices]
+	lea	rsi, [rip+device]
 	mov	edx, 2			# O_RDWR
 	xor	r10d, r10d
 	mov	eax, 257		# openat
@@ -215,21 +188,8 @@ failed:
 	mov	eax, 231		# exit_group
 	syscall
 
-devices:
+device:
 	.asciz	"/dev/null"
-	.asciz	"/dev/zero"
-	.asciz	"/dev/full"
-	.asciz	"/dev/random"
-	.asciz	"/dev/urandom"
-	.asciz	"/dev/tty"
-	.byte	0
-root:
-	.asciz	"/"
-	.balign	8
-private:
-	.quad	0, 0, 0x40000, 0	# struct mount_attr: MS_PRIVATE
-readonly:
-	.quad	1, 0, 0, 0		# struct mount_attr: MOUNT_ATTR_RDONLY
 	.balign	8
 restricted:
 	.equ	sealed, restricted+1

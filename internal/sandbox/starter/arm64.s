@@ -9,31 +9,6 @@
 	ldrb	w0, [x0]
 	cbz	w0, place
 
-	mov	x0, -100		// AT_FDCWD
-	adr	x1, root
-	mov	x2, 0x8000		// AT_RECURSIVE
-	adr	x3, private
-	mov	x4, 32
-	mov	x8, 442			// mount_setattr
-	svc	0
-	tbnz	x0, 63, failed
-
-	adr	x23, devices
-device:
-	mov	x0, -100		// AT_FDCWD
-	mov	x1, x23
-	mov	x2, 0
-	adr	x3, readonly
-	mov	x4, 32
-	mov	x8, 442			// mount_setattr
-	svc	0
-	tbnz	x0, 63, failed
-skip:
-	ldrb	w0, [x23], 1
-	cbnz	w0, skip
-	ldrb	w0, [x23]
-	cbnz	w0, device
-
 	sub	sp, sp, 128		// struct stat
 	mov	x22, 3
 null:
@@ -50,7 +25,7 @@ null:
 	cmp	x0, 0x103
 	bne	kept
 	mov	x0, -100
-	adr	x1, devices
+	adr	x1, device
 	mov	x2, 2			// O_RDWR
 	mov	x3, 0
 	mov	x8, 56			// openat
@@ -194,21 +169,8 @@ failed:
 	mov	x8, 94			// exit_group
 	svc	0
 
-devices:
+device:
 	.asciz	"/dev/null"
-	.asciz	"/dev/zero"
-	.asciz	"/dev/full"
-	.asciz	"/dev/random"
-	.asciz	"/dev/urandom"
-	.asciz	"/dev/tty"
-	.byte	0
-root:
-	.asciz	"/"
-	.balign	8
-private:
-	.quad	0, 0, 0x40000, 0	// struct mount_attr: MS_PRIVATE
-readonly:
-	.quad	1, 0, 0, 0		// struct mount_attr: MOUNT_ATTR_RDONLY
 	.balign	8
 restricted:
 	.equ	sealed, restricted+1
