@@ -28,6 +28,7 @@ type flow struct {
 	pool   *pool
 
 	peer      peerKind
+	heard     bool      // the peer has sent something
 	scrambled bool      // the plain peer's numbers have no order: they say nothing
 	doubted   time.Time // since when a peer acknowledges less than was let go; or zero
 	send      sender
@@ -184,12 +185,16 @@ func (f *flow) deadline() time.Time {
 	return soonest
 }
 
-// silent returns when the peer will have been silent for too long.
+// silent returns when the peer will have been silent for too long. One that does
+// not acknowledge may be silent, but not if it never was anything else.
 func (f *flow) silent() time.Time {
-	if f.peer != reliable && !f.asking() {
-		return time.Time{}
+	switch {
+	case f.peer == reliable, f.asking():
+		return f.silence
+	case f.config.Role == Harness && !f.heard && f.send.next() != f.config.first:
+		return f.silence
 	}
-	return f.silence
+	return time.Time{}
 }
 
 // beat returns when a sign of life is due.
@@ -227,7 +232,7 @@ func (f *flow) strike(now time.Time) {
 		return
 	}
 	if due(f.settle) {
-		f.settlePlain()
+		f.takeForPlain()
 	}
 	if due(f.ackDue) {
 		f.ackDue, f.ackNow = time.Time{}, true
@@ -255,10 +260,12 @@ func (f *flow) miss(now time.Time) {
 	f.retry = now.Add(f.trip.timeout())
 }
 
-// settlePlain takes the peer for one that does not acknowledge.
-func (f *flow) settlePlain() {
-	f.settle, f.probe, f.resume = time.Time{}, time.Time{}, false
-	if f.peer != unsettled {
+// takeForPlain takes the peer for one that does not acknowledge. A harness that
+// has heard nothing yet goes on asking, and keeps what was sent for as long as
+// there is room.
+func (f *flow) takeForPlain() {
+	f.settle = time.Time{}
+	if f.peer == reliable {
 		return
 	}
 	f.peer = plain
@@ -266,7 +273,15 @@ func (f *flow) settlePlain() {
 		f.end(ReasonCarrierLost, false)
 		return
 	}
-	for f.send.letGo() {
+	if f.known() {
+		f.probe, f.resume = time.Time{}, false
+		for f.send.letGo() {
+		}
 	}
 	f.depart()
 }
+
+// known reports whether the peer, being plain, has been heard to be: an executor
+// that acknowledges never says 0 and 0 to a harness that does. Nobody asks a
+// harness.
+func (f *flow) known() bool { return f.peer == plain && (f.heard || f.config.Role == Executor) }

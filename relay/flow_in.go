@@ -4,7 +4,7 @@ import "time"
 
 // hear takes in a frame of the stream. The error is why it was dropped.
 func (f *flow) hear(now time.Time, in *frame) error {
-	f.silence = now.Add(f.config.SilenceTimeout)
+	f.silence, f.heard = now.Add(f.config.SilenceTimeout), true
 	if in.body == bodyReset {
 		f.end(string(in.reason), true)
 		return nil
@@ -149,9 +149,7 @@ func (f *flow) plainData(in *frame) error {
 	}
 	f.receive.next = in.seq + 1
 	if !in.shows() && f.config.Role == Harness {
-		// An executor that acknowledges knows before it answers that this end
-		// does, and never says 0 and 0.
-		f.settlePlain()
+		f.takeForPlain()
 	}
 	if f.ended != nil {
 		return nil

@@ -32,7 +32,7 @@ func (f *flow) control(now time.Time, b []byte) []byte {
 	switch {
 	case resume:
 		f.resume, f.heartbeat = false, false
-		if f.peer == unsettled {
+		if f.peer != reliable {
 			f.probe = now.Add(min(firstProbe<<min(f.probes, 10), mostProbe))
 			f.probes++
 		}
@@ -59,8 +59,10 @@ func (f *flow) segment(now time.Time) []byte {
 	f.said(now)
 	f.arm(now)
 	b := part.precede(f.id, ack, bits, number)
-	if f.peer == plain {
+	if f.known() {
 		f.send.letGo()
+	} else if !f.heard && f.peer == plain && number == f.config.first {
+		f.silence = now.Add(f.config.SilenceTimeout)
 	}
 	f.depart()
 	return b

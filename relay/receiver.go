@@ -21,9 +21,6 @@ type receiver struct {
 	large  int      // what of LargeBytes it has
 }
 
-// size is all that the receiver holds, as it counts.
-func (r *receiver) size() int { return r.bytes + len(r.partial) + r.queued }
-
 // pool is what all streams share.
 type pool struct{ used, limit int }
 

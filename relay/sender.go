@@ -176,17 +176,6 @@ func (s *sender) loseSince(then time.Time) {
 	}
 }
 
-// outstanding returns how many segments were sent and are not acknowledged, and
-// how many of them have not arrived.
-func (s *sender) outstanding() (all, missing int) {
-	for at := range s.unsent {
-		if !s.queue[at].received {
-			missing++
-		}
-	}
-	return s.unsent, missing
-}
-
 // take returns the segment to be sent now and its number; nil if there is none.
 // Those sent again go first.
 func (s *sender) take(now time.Time) (*segment, uint32) {

@@ -1,0 +1,160 @@
+package relay
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Environment of the property tests: how many scenarios each runs, and the number
+// of the only one to run.
+const (
+	runsEnv     = "EXECWIRE_RELAY_RUNS"
+	scenarioEnv = "EXECWIRE_RELAY_SCENARIO"
+)
+
+// scenarios runs a property for 10,000 scenarios, or a tenth of that in a short
+// run, and stops at the first that it does not hold for.
+func scenarios(t *testing.T, holds func(rng *rand.Rand) error) {
+	t.Helper()
+	runs := uint64(10_000)
+	if testing.Short() {
+		runs = 1000
+	}
+	first := uint64(0)
+	for name, value := range map[string]*uint64{runsEnv: &runs, scenarioEnv: &first} {
+		if text := os.Getenv(name); text != "" {
+			n, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			*value = n
+		}
+	}
+	if os.Getenv(scenarioEnv) != "" {
+		runs = first + 1
+	}
+	for i := first; i < runs; i++ {
+		if err := holds(rand.New(rand.NewPCG(i, 1))); err != nil {
+			t.Fatalf("scenario %d: %v", i, err)
+		}
+	}
+}
+
+// settings returns small limits, and numbers that are about to wrap.
+func settings(rng *rand.Rand, role Role, most int) Config {
+	c := Config{
+		Role:         role,
+		SegmentBytes: 1 + rng.IntN(most/4),
+		WindowFrames: 1 + rng.IntN(ackedBits),
+		MessageBytes: most,
+		QueueBytes:   1 + rng.IntN(2*most),
+		LargeBytes:   10 * most,
+	}
+	c.WindowBytes = c.SegmentBytes + rng.IntN(most)
+	return c
+}
+
+// firsts are where numbers begin.
+func firsts(rng *rand.Rand) uint32 {
+	if rng.IntN(2) == 0 {
+		return 0
+	}
+	return uint32(-rng.IntN(100))
+}
+
+// hostileNetwork returns a network that does everything.
+func hostileNetwork(rng *rand.Rand) network {
+	n := network{
+		ordered: rng.IntN(2) == 0,
+		delay:   time.Duration(rng.Int64N(int64(500 * time.Millisecond))),
+		down:    time.Duration(rng.Int64N(int64(3 * time.Second))),
+		calm:    begin.Add(time.Duration(rng.Int64N(int64(20 * time.Second)))),
+	}
+	if rng.IntN(3) > 0 {
+		n.loss = rng.IntN(400)
+	}
+	if rng.IntN(3) > 0 {
+		n.twice = rng.IntN(300)
+	}
+	if rng.IntN(3) > 0 {
+		n.cut = rng.IntN(50)
+	}
+	return n
+}
+
+// TestEveryMessageOnceAndInOrder has two ends of ours talk over a network that
+// loses, repeats, delays, reorders and cuts, and then is perfect: every message
+// arrives, exactly once and in order, within bounds, and nothing is left. A
+// stream may end instead if nothing at all came through while the harness asked
+// what its peer is, and the messages it had let go by then were lost, which is
+// rare.
+func TestEveryMessageOnceAndInOrder(t *testing.T) {
+	streamsRun, streamsLost := 0, 0
+	scenarios(t, func(rng *rand.Rand) error {
+		most := 8 + rng.IntN(200)
+		streams, messages := 1+rng.IntN(3), 1+rng.IntN(15)
+		first := firsts(rng)
+		end := func(role Role) *ours {
+			c := settings(rng, role, most)
+			c.first = first
+			o := newOurs(rng, c, streams, messages, most)
+			o.slow = rng.IntN(900)
+			return o
+		}
+		h, x := end(Harness), end(Executor)
+		h.peer, x.peer = x, h
+		w := &world{rng: rng, now: begin, parties: [2]party{h, x}, network: hostileNetwork(rng), back: [2]time.Time{begin, begin}}
+		if err := w.run(); err != nil {
+			return err
+		}
+		for _, o := range []*ours{h, x} {
+			for _, one := range o.talks {
+				streamsRun++
+				if one.ended {
+					streamsLost++
+					if !slices.Contains([]string{ReasonUnknownStream, ReasonCarrierLost, ReasonPeerSilent}, one.line.flow.ended.Reason) {
+						return fmt.Errorf("the %v lost stream %s: %w", o.config.Role, one.id, one.line.flow.ended)
+					}
+				}
+			}
+			if err := o.leave(w.now); err != nil {
+				return fmt.Errorf("the %v: %w", o.config.Role, err)
+			}
+		}
+		return nil
+	})
+	if streamsLost > 2+streamsRun/1000 {
+		t.Errorf("%d of %d streams ended before all had arrived", streamsLost, streamsRun)
+	}
+}
+
+// TestSilenceEndsStreams has the network die in the middle: each end has all
+// messages, or a stream that ended because the peer is silent.
+func TestSilenceEndsStreams(t *testing.T) {
+	scenarios(t, func(rng *rand.Rand) error {
+		most := 8 + rng.IntN(200)
+		c := settings(rng, Harness, most)
+		h := newOurs(rng, c, 2, 20, most)
+		c.Role = Executor
+		x := newOurs(rng, c, 0, 20, most)
+		w := &world{rng: rng, now: begin, parties: [2]party{h, x}, network: hostileNetwork(rng), back: [2]time.Time{begin, begin}}
+		w.network.dead = true
+		w.network.calm = begin.Add(w.upTo(5 * time.Second))
+		if err := w.run(); err != nil {
+			return err
+		}
+		for _, o := range []*ours{h, x} {
+			for _, one := range o.talks {
+				if end := one.line.flow.ended; end != nil && end.Reason != ReasonPeerSilent && end.Reason != ReasonCarrierLost {
+					return fmt.Errorf("the %v ended stream %s: %w", o.config.Role, one.id, end)
+				}
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,206 @@
+package relay
+
+import (
+	"bytes"
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// party is one end in a simulation: a table of ours with its application, or a
+// peer as it was before anybody acknowledged.
+type party interface {
+	attach(now time.Time)
+	detach(now time.Time)
+	hear(now time.Time, b []byte)
+	next(now time.Time) []byte
+	deadline() time.Time
+	strike(now time.Time)
+	act(now time.Time) // what the application does next
+	finished() bool    // all was sent and received, or ended
+	check() error      // what must hold at any time
+}
+
+// flight is a frame on its way.
+type flight struct {
+	at   time.Time
+	to   int
+	life int // of the receiver's carrier; it reaches no later one
+	b    []byte
+}
+
+type flights []flight
+
+func (f flights) Len() int           { return len(f) }
+func (f flights) Less(i, j int) bool { return f[i].at.Before(f[j].at) }
+func (f flights) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
+func (f *flights) Push(x any)        { *f = append(*f, x.(flight)) }
+func (f *flights) Pop() any {
+	last := (*f)[len(*f)-1]
+	*f = (*f)[:len(*f)-1]
+	return last
+}
+
+// network is what frames suffer. Chances are of 1000.
+type network struct {
+	loss, twice, cut int
+	ordered          bool          // frames do not overtake each other
+	delay, down      time.Duration // at most: of a frame, and between two carriers
+	calm             time.Time     // when it becomes perfect
+	dead             bool          // instead it never carries anything again
+}
+
+// world is a simulation: two parties, the network between them, and time.
+type world struct {
+	rng     *rand.Rand
+	now     time.Time
+	parties [2]party
+	network network
+	air     flights
+	latest  [2]time.Time // when the latest frame arrives, if they are ordered
+	up      [2]bool      // it has a carrier
+	back    [2]time.Time // when it gets the next
+	lives   [2]int
+	stalled [2]time.Time // until when its carrier takes nothing
+	events  int
+}
+
+const mostEvents = 100_000
+
+// run lets time pass until both parties have finished.
+func (w *world) run() error {
+	for {
+		w.events++
+		if w.events > mostEvents {
+			return fmt.Errorf("not finished after %d events and %v", w.events, w.now.Sub(begin))
+		}
+		for i, p := range w.parties {
+			p.act(w.now)
+			w.transmit(i)
+			if err := p.check(); err != nil {
+				return err
+			}
+		}
+		if w.parties[0].finished() && w.parties[1].finished() {
+			return nil
+		}
+		if err := w.advance(); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *world) chance(of1000 int) bool { return w.rng.IntN(1000) < of1000 }
+
+func (w *world) upTo(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return time.Duration(w.rng.Int64N(int64(d)))
+}
+
+func (w *world) perfect() bool { return !w.now.Before(w.network.calm) }
+
+// transmit puts what a party sends on its way.
+func (w *world) transmit(from int) {
+	for w.up[from] && !w.stalled[from].After(w.now) {
+		b := w.parties[from].next(w.now)
+		if b == nil {
+			return
+		}
+		if w.perfect() {
+			if !w.network.dead {
+				w.fly(from, b, 0)
+			}
+			continue
+		}
+		if w.chance(20) {
+			w.stalled[from] = w.now.Add(w.upTo(time.Second))
+		}
+		if w.chance(w.network.cut) {
+			w.drop(w.rng.IntN(2))
+		}
+		if !w.chance(w.network.loss) {
+			w.fly(from, b, w.upTo(w.network.delay))
+		}
+		if w.chance(w.network.twice) {
+			w.fly(from, b, w.upTo(w.network.delay))
+		}
+	}
+}
+
+func (w *world) fly(from int, b []byte, delay time.Duration) {
+	to := 1 - from
+	at := w.now.Add(time.Millisecond + delay)
+	if w.network.ordered && at.Before(w.latest[to]) {
+		at = w.latest[to]
+	}
+	w.latest[to] = at
+	heap.Push(&w.air, flight{at: at, to: to, life: w.lives[to], b: slices.Clone(b)})
+}
+
+// drop takes the carrier of a party away.
+func (w *world) drop(i int) {
+	if w.up[i] {
+		w.up[i] = false
+		w.lives[i]++
+		w.back[i] = w.now.Add(w.upTo(w.network.down))
+		w.parties[i].detach(w.now)
+	}
+}
+
+// advance lets the next thing happen.
+func (w *world) advance() error {
+	soonest := w.now.Add(time.Hour)
+	before := func(t time.Time) {
+		if !t.IsZero() && t.Before(soonest) {
+			soonest = t
+		}
+	}
+	if len(w.air) > 0 {
+		before(w.air[0].at)
+	}
+	for i, p := range w.parties {
+		before(p.deadline())
+		if !w.up[i] {
+			before(w.back[i])
+		} else if w.stalled[i].After(w.now) {
+			before(w.stalled[i])
+		}
+	}
+	before(w.now.Add(time.Millisecond + w.upTo(time.Second))) // the application does something
+	if soonest.Before(w.now) {
+		return fmt.Errorf("at %v something is due since %v", w.now.Sub(begin), soonest.Sub(begin))
+	}
+	w.now = soonest
+	for i, p := range w.parties {
+		if !w.up[i] && !w.back[i].After(w.now) {
+			w.up[i] = true
+			p.attach(w.now)
+		}
+		if due := p.deadline(); !due.IsZero() && !due.After(w.now) {
+			p.strike(w.now)
+		}
+	}
+	for len(w.air) > 0 && !w.air[0].at.After(w.now) {
+		f := heap.Pop(&w.air).(flight)
+		if w.up[f.to] && f.life == w.lives[f.to] {
+			w.parties[f.to].hear(w.now, f.b)
+		}
+	}
+	return nil
+}
+
+// begin is when simulations begin.
+var begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// text is the message of this number in a stream and direction.
+func text(id string, from Role, number, most int) []byte {
+	h := uint32(number)*2654435761 + uint32(from)*40503 + uint32(id[0])*97
+	h ^= h >> 13
+	b := bytes.Repeat([]byte{byte(h)}, 1+int(h>>3)%most)
+	copy(b, fmt.Sprint(number, " ", id, " ", from))
+	return b
+}
