@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/wsconn"
@@ -78,6 +79,24 @@ func startAt(t *testing.T, url string, change ...func(*executor.Options)) *runni
 	return (&hub{Server: &httptest.Server{URL: url}}).start(t, append([]func(*executor.Options){usual}, change...)...)
 }
 
+// dialHarness connects to machine-1. The executor may know that it is connected
+// before the hub has written it down.
+func dialHarness(t *testing.T, url string) *wsconn.Conn {
+	t.Helper()
+	header := http.Header{"Authorization": {"Bearer t0psecret"}, "Execwire-Resumable": {"1"}}
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		c, err := wsconn.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/executor/machine-1?role=harness",
+			wsconn.DialOptions{Options: wsconn.Options{Binary: true}, Header: header})
+		refused, ok := errors.AsType[*wsconn.RefusedError](err)
+		switch {
+		case err == nil:
+			return c
+		case !ok || refused.Status != http.StatusNotFound || time.Since(begin) > patience:
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestWithOurOwnHub(t *testing.T) {
 	url := newRendezvous(t)
 	e, serve := newEndpoint(t)
@@ -93,11 +112,7 @@ func TestWithOurOwnHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = harness.Close(relay.ReasonClosed) }()
-	c, err := wsconn.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/executor/machine-1?role=harness", wsconn.DialOptions{
-		Options: wsconn.Options{Binary: true}, Header: http.Header{"Authorization": {"Bearer t0psecret"}, "Execwire-Resumable": {"1"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := dialHarness(t, url)
 	go func() { _ = harness.Run(ctx, c) }()
 	s, err := harness.Open("")
 	if err != nil {
