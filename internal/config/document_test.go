@@ -7,12 +7,11 @@ import (
 	"testing"
 )
 
-// document is the part of docs/configuration.md that is made from the
-// settings.
-func document() string {
+// document is a part of a document that is made from settings.
+func document(settings []Setting) string {
 	var b strings.Builder
 	b.WriteString("| setting | default | unit | range | what it does |\n| --- | --- | --- | --- | --- |\n")
-	for _, s := range Settings() {
+	for _, s := range settings {
 		bounds := "–"
 		if s.Min != "" {
 			bounds = s.Min + " to " + s.Max
@@ -22,10 +21,15 @@ func document() string {
 	return b.String()
 }
 
-// TestDocumentIsUpToDate holds docs/configuration.md against the settings. Set
-// EXECWIRE_UPDATE_DOCS=1 to write it anew.
+// TestDocumentIsUpToDate holds documents against the settings. Set
+// EXECWIRE_UPDATE_DOCS=1 to write them anew.
 func TestDocumentIsUpToDate(t *testing.T) {
-	const path = "../../docs/configuration.md"
+	for path, settings := range map[string][]Setting{"../../docs/configuration.md": Settings(), "../../docs/hub.md": HubSettings()} {
+		t.Run(path, func(t *testing.T) { holdDocument(t, path, document(settings)) })
+	}
+}
+
+func holdDocument(t *testing.T, path, want string) {
 	const begin, end = "<!-- settings: begin -->\n", "<!-- settings: end -->"
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -36,13 +40,13 @@ func TestDocumentIsUpToDate(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatalf("%s lacks its markers", path)
 	}
-	if current == document() {
+	if current == want {
 		return
 	}
 	if os.Getenv("EXECWIRE_UPDATE_DOCS") == "" {
 		t.Fatalf("%s is out of date: run EXECWIRE_UPDATE_DOCS=1 go test ./internal/config", path)
 	}
-	if err := os.WriteFile(path, []byte(head+begin+document()+end+tail), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(head+begin+want+end+tail), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -53,11 +53,11 @@ func Load(path string, environ []string, over ...func(*Config)) (Config, error) 
 	cfg := Default()
 	cfg.Listen = notListed
 	if path != "" {
-		if err := loadFile(&cfg, path); err != nil {
+		if err := loadFile(settings(&cfg), path, "docs/configuration.md lists them"); err != nil {
 			return Config{}, err
 		}
 	}
-	if err := loadEnvironment(&cfg, environ); err != nil {
+	if err := loadEnvironment(settings(&cfg), environ); err != nil {
 		return Config{}, err
 	}
 	for _, change := range over {
@@ -67,7 +67,8 @@ func Load(path string, environ []string, over ...func(*Config)) (Config, error) 
 	return cfg, cfg.Validate()
 }
 
-func loadFile(cfg *Config, path string) error {
+// loadFile sets what a file has; fix is what to do about a name that is none.
+func loadFile(list []Setting, path, fix string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Error{Source: path, Problem: "does not exist", Fix: "create it, or leave --config out"}
@@ -79,11 +80,10 @@ func loadFile(cfg *Config, path string) error {
 	if err := toml.Unmarshal(text, &values); err != nil {
 		return &Error{Source: path, Problem: "is not TOML: " + err.Error()}
 	}
-	list := settings(cfg)
 	for name, value := range values {
 		i := slices.IndexFunc(list, func(s Setting) bool { return s.Name == name })
 		if i < 0 {
-			return &Error{Source: path, Setting: name, Problem: "is not a setting", Fix: "docs/configuration.md lists them"}
+			return &Error{Source: path, Setting: name, Problem: "is not a setting", Fix: fix}
 		}
 		if err := setFromTOML(list[i], value); err != nil {
 			return &Error{Source: path, Setting: name, Problem: err.Error()}
@@ -117,8 +117,8 @@ func setFromTOML(s Setting, value any) error {
 	return fmt.Errorf("cannot be %v; it is measured in %s", value, s.Unit)
 }
 
-func loadEnvironment(cfg *Config, environ []string) error {
-	for _, s := range settings(cfg) {
+func loadEnvironment(list []Setting, environ []string) error {
+	for _, s := range list {
 		for _, entry := range environ {
 			text, ok := strings.CutPrefix(entry, s.Environment()+"=")
 			if !ok {

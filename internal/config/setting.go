@@ -8,9 +8,12 @@ import (
 	"time"
 )
 
-// EnvironmentPrefix begins the name of every environment variable that sets
-// something.
-const EnvironmentPrefix = "EXECWIRE_"
+// What begins the name of every environment variable that sets something, of the
+// daemon and of a hub.
+const (
+	EnvironmentPrefix    = "EXECWIRE_"
+	HubEnvironmentPrefix = "EXECWIRE_HUB_"
+)
 
 // Setting describes one setting, for help texts and documents.
 type Setting struct {
@@ -25,21 +28,25 @@ type Setting struct {
 	// Help says what it does, in one sentence or two.
 	Help string
 
-	value reflect.Value
+	value  reflect.Value
+	prefix string // of environment variables
 }
 
 // Environment returns the name of the environment variable that sets it.
 func (s Setting) Environment() string {
-	return EnvironmentPrefix + strings.ToUpper(s.Name)
+	return s.prefix + strings.ToUpper(s.Name)
 }
 
-// Settings lists every setting in the order of the documentation.
+// Settings lists every setting of the daemon in the order of the documentation.
 func Settings() []Setting {
 	return settings(new(Config))
 }
 
-func settings(c *Config) []Setting {
-	v := reflect.ValueOf(c).Elem()
+func settings(c *Config) []Setting { return settingsOf(c, EnvironmentPrefix) }
+
+// settingsOf lists those of a struct like Config.
+func settingsOf(pointer any, prefix string) []Setting {
+	v := reflect.ValueOf(pointer).Elem()
 	list := make([]Setting, v.NumField())
 	for i := range list {
 		tag := v.Type().Field(i).Tag
@@ -51,6 +58,7 @@ func settings(c *Config) []Setting {
 			Max:     tag.Get("max"),
 			Help:    tag.Get("help"),
 			value:   v.Field(i),
+			prefix:  prefix,
 		}
 	}
 	return list
