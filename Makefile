@@ -36,6 +36,10 @@ run: bin/execwire ## build the daemon and serve on the default listener
 bin/execwire: ## build the daemon
 	CGO_ENABLED=0 go build -trimpath -o $@ ./cmd/execwire
 
+.PHONY: bin/execwire-hub
+bin/execwire-hub: ## build the hub of the relay
+	CGO_ENABLED=0 go build -trimpath -o $@ ./cmd/execwire-hub
+
 # --- test ------------------------------------------------------------------
 
 # Two runs, because the race detector makes everything several times slower:

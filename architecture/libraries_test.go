@@ -26,6 +26,7 @@ var libraries = []library{
 	{path: "github.com/gorilla/websocket", why: "internal/wsconn is our websocket"},
 	{path: "golang.org/x/net/websocket", why: "internal/wsconn is our websocket"},
 	{path: "os/exec", only: []string{"internal/process", "internal/sandbox"}, why: "one room starts processes, so that none escapes its owner"},
+	{path: "github.com/nats-io", only: []string{"relay/rendezvous/presence"}, why: "NATS stays out of everything but the hub's binary"},
 	{path: "log", exact: true, tests: true, why: "use log/slog"},
 }
 

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -88,7 +87,7 @@ func (k *doorkeeper) authenticate(ctx context.Context) (auth.Caller, error) {
 // at while its address has failed too often.
 func (k *doorkeeper) letIn(v visitor) (auth.Caller, error) {
 	caller, err := k.judge(v)
-	if k.attempts != nil && failedAttempt(err) {
+	if k.attempts != nil && auth.IsFailedAttempt(err) {
 		k.attempts.Failed(addrOf(v.addr))
 	}
 	return caller, err
@@ -214,14 +213,4 @@ func addrOf(addr net.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	return tcp.AddrPort().Addr()
-}
-
-// failedAttempt reports whether somebody showed what is wrong, rather than
-// nothing, or what is right and too little.
-func failedAttempt(err error) bool {
-	var typed *auth.Error
-	return errors.As(err, &typed) && slices.Contains([]auth.Kind{
-		auth.KindHeaderInvalid, auth.KindTokenInvalid, auth.KindTokenExpired, auth.KindTokenNotYetValid, auth.KindIssuerMismatch,
-		auth.KindAudienceMismatch, auth.KindNotListed, auth.KindCredentialsDisagree, auth.KindCertificateExpired,
-	}, typed.Kind)
 }

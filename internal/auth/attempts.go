@@ -2,8 +2,10 @@ package auth
 
 import (
 	"container/list"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -99,6 +101,16 @@ func (a *Attempts) Failed(addr netip.Addr) {
 	if most := now.Add(time.Duration(a.most) * a.interval); f.forgiven.After(most) {
 		f.forgiven = most
 	}
+}
+
+// IsFailedAttempt reports whether err, of authenticating, is of somebody who
+// showed what is wrong, rather than nothing, or what is right and too little.
+func IsFailedAttempt(err error) bool {
+	typed, ok := errors.AsType[*Error](err)
+	return ok && slices.Contains([]Kind{
+		KindHeaderInvalid, KindTokenInvalid, KindTokenExpired, KindTokenNotYetValid, KindIssuerMismatch,
+		KindAudienceMismatch, KindNotListed, KindCredentialsDisagree, KindCertificateExpired,
+	}, typed.Kind)
 }
 
 func (a *Attempts) forget(element *list.Element) {

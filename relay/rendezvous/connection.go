@@ -82,15 +82,16 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	if err != nil {
 		return err
 	}
-	conn, err := wsconn.Accept(w, r, h.options())
-	if err != nil {
-		h.see(id, t.Epoch, false)
-		return nil // it is answered, or nobody is there
-	}
-	l := newLine(conn, member.Principal.Name, made.instance != "")
+	// It is there before it is told so, for a harness that comes the next moment.
+	l := newLine(member.Principal.Name, made.instance != "")
 	who := h.logger.With(logID(id), "role", string(roleExecutor), "principal", l.principal, "peer", r.RemoteAddr, "epoch", t.Epoch)
 	if place.connectExecutor(l, made.instance) {
 		who.Info("an executor took over from one that was connected")
+	}
+	if l.carrier, err = wsconn.Accept(w, r, h.options()); err != nil {
+		place.departExecutor(l)
+		h.see(id, t.Epoch, false)
+		return nil // it is answered, or nobody is there
 	}
 	who.Info("an executor connected", "resumable", l.resumable)
 	stop := h.keepSeen(l, id, t.Epoch)
@@ -176,7 +177,8 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	if err != nil {
 		return nil // it is answered, or nobody is there
 	}
-	l := newLine(conn, member.Principal.Name, resumable)
+	l := newLine(member.Principal.Name, resumable)
+	l.carrier = conn
 	who := h.logger.With(logID(id), "role", string(roleHarness), "principal", l.principal, "peer", r.RemoteAddr)
 	place.connectHarness(l)
 	who.Info("a harness connected", "resumable", l.resumable)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay"
 )
 
 // hubwide is what all exchanges of a hub share.
@@ -186,7 +187,7 @@ func (x *exchange) refuse(s *stream, o *outlet, l *line, frame []byte) bool {
 	}
 	x.counts.dropped[dropFull].Add(1)
 	if !retransmit || now.Sub(o.stuck) >= x.limits.StreamGrace {
-		x.end(s, reasonSlowConsumer, true, true)
+		x.end(s, relay.ReasonSlowConsumer, true, true)
 	}
 	return true
 }
@@ -199,24 +200,24 @@ func (x *exchange) dismiss() {
 	x.closed = true
 	for _, s := range x.streams {
 		plain := !x.retransmit(s)
-		x.end(s, reasonGoingAway, plain, plain)
+		x.end(s, relay.ReasonGoingAway, plain, plain)
 	}
 	for d := range x.parting {
 		x.back(d)
 	}
 	x.vacant = nil
 	for l := range x.lines {
-		l.finish(wsconn.CodeGoingAway, reasonGoingAway)
+		l.finish(wsconn.CodeGoingAway, relay.ReasonGoingAway)
 	}
 	if x.executor != nil {
-		x.executor.finish(wsconn.CodeGoingAway, reasonGoingAway)
+		x.executor.finish(wsconn.CodeGoingAway, relay.ReasonGoingAway)
 	}
 }
 
 // endIfClosed closes a line that came too late to be dismissed. mu is held.
 func (x *exchange) endIfClosed(l *line) {
 	if x.closed {
-		l.finish(wsconn.CodeGoingAway, reasonGoingAway)
+		l.finish(wsconn.CodeGoingAway, relay.ReasonGoingAway)
 	}
 }
 

@@ -1,5 +1,7 @@
 package rendezvous
 
+import "github.com/execwire/execwire/relay"
+
 // connectExecutor makes l the line of the executor, and closes the one that was.
 // instance is the process that it is in, empty of one that does not retransmit:
 // the streams of the same one go on, those of another end. It reports whether
@@ -50,7 +52,7 @@ func (x *exchange) leave(l *line) {
 func (x *exchange) endPlain() {
 	for _, s := range x.streams {
 		if !x.retransmit(s) {
-			x.end(s, reasonExecutorGone, true, true)
+			x.end(s, relay.ReasonExecutorGone, true, true)
 		}
 	}
 }
@@ -58,7 +60,7 @@ func (x *exchange) endPlain() {
 // endAll ends all streams, whose executor is gone. mu is held.
 func (x *exchange) endAll() {
 	for _, s := range x.streams {
-		x.end(s, reasonExecutorGone, true, false)
+		x.end(s, relay.ReasonExecutorGone, true, false)
 	}
 }
 
@@ -87,12 +89,12 @@ func (x *exchange) departExecutor(l *line) {
 
 // fromExecutor routes a frame that came on l.
 func (x *exchange) fromExecutor(l *line, frame []byte) {
-	id, ok := streamIDOf(frame)
+	id, err := relay.StreamID(frame)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.streams[id]
 	switch {
-	case !ok:
+	case err != nil:
 		x.drop(dropMalformed)
 	case x.executor != l || l.over:
 		x.drop(dropStale)

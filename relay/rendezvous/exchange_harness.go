@@ -1,5 +1,7 @@
 package rendezvous
 
+import "github.com/execwire/execwire/relay"
+
 // connectHarness adds a line of a harness.
 func (x *exchange) connectHarness(l *line) {
 	x.mu.Lock()
@@ -28,7 +30,7 @@ func (x *exchange) departHarness(l *line) {
 	}
 	for s := range l.streams {
 		if !x.retransmit(s) {
-			x.end(s, reasonHarnessGone, false, true)
+			x.end(s, relay.ReasonHarnessGone, false, true)
 			continue
 		}
 		if away == nil {
@@ -52,7 +54,7 @@ func (x *exchange) keepUntold(id string, u *untold) {
 func (x *exchange) abandon(away *departure) {
 	for _, s := range x.streams {
 		if s.away == away {
-			x.end(s, reasonHarnessGone, false, true)
+			x.end(s, relay.ReasonHarnessGone, false, true)
 		}
 	}
 	for id, u := range x.untold {
@@ -64,11 +66,11 @@ func (x *exchange) abandon(away *departure) {
 
 // fromHarness routes a frame that came on l.
 func (x *exchange) fromHarness(l *line, frame []byte) {
-	id, ok := streamIDOf(frame)
+	id, err := relay.StreamID(frame)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case !ok:
+	case err != nil:
 		x.drop(dropMalformed)
 		return
 	case l.over:
@@ -111,12 +113,12 @@ func (x *exchange) begin(l *line, id string) *stream {
 	}
 	switch reachable := x.executor != nil || x.vacant != nil && l.resumable; {
 	case !reachable:
-		l.tell(id, reasonExecutorGone)
+		l.tell(id, relay.ReasonExecutorGone)
 		return nil
 	case len(l.streams) >= x.limits.StreamsPerConnection, len(x.streams) >= x.limits.StreamsPerExecutor,
 		x.executor != nil && len(x.executor.control) >= x.limits.StreamsPerExecutor,
 		!x.hubwide.streams.add(l.principal, x.limits.StreamsPerPrincipal):
-		l.tell(id, reasonStreamLimit)
+		l.tell(id, relay.ReasonStreamLimit)
 		return nil
 	}
 	s := &stream{id: id, principal: l.principal, line: l, resumable: l.resumable, used: x.clock.now()}

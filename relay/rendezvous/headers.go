@@ -36,7 +36,7 @@ func registrationOf(header http.Header) (made registration, err error) {
 		value   *string
 	}{
 		{headerInstance, maxInstance, false, &made.instance},
-		{headerVersion, maxVersion, false, &made.version},
+		{headerVersion, maxVersion, true, &made.version},
 		{headerName, maxName, true, &made.name},
 	} {
 		text := header.Get(field.name)

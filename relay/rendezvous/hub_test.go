@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
+	"github.com/execwire/execwire/relay"
 )
 
 // What is sent and received is what OBSERVED has of the reference: nothing
@@ -25,11 +26,11 @@ func TestPeersOfTheReferenceMeet(t *testing.T) {
 	neighbour.expect(data("b", 0, `{"to":"bob"}`))
 
 	harness.close()
-	executor.expectReset("a", reasonHarnessGone)
+	executor.expectReset("a", relay.ReasonHarnessGone)
 	executor.close()
-	neighbour.expectReset("b", reasonExecutorGone)
+	neighbour.expectReset("b", relay.ReasonExecutorGone)
 	neighbour.send(data("c", 0, "late"))
-	neighbour.expectReset("c", reasonExecutorGone)
+	neighbour.expectReset("c", relay.ReasonExecutorGone)
 }
 
 // An executor and a harness that retransmit find each other again on other
@@ -45,9 +46,9 @@ func TestStreamsOfEndsThatRetransmitSurviveTheirWebsockets(t *testing.T) {
 	executor.expect(data("p", 0, "1"))
 
 	executor.cut()
-	plain.expectReset("p", reasonExecutorGone)
+	plain.expectReset("p", relay.ReasonExecutorGone)
 	executor = hub.executor("build-1", instance)
-	executor.expectReset("p", reasonExecutorGone)
+	executor.expectReset("p", relay.ReasonExecutorGone)
 	executor.send(data("a", 0, "2"))
 	harness.expect(data("a", 0, "2"))
 
@@ -68,7 +69,7 @@ func TestAnotherInstanceTakesOverAndEndsTheStreams(t *testing.T) {
 	first.expect(data("a", 0, "1"))
 	second := hub.executor("build-1", "two")
 	first.expectClosed(CodeSuperseded, reasonSuperseded)
-	harness.expectReset("a", reasonExecutorGone)
+	harness.expectReset("a", relay.ReasonExecutorGone)
 	harness.send(data("b", 0, "2"))
 	second.expect(data("b", 0, "2"))
 
@@ -107,10 +108,10 @@ func TestAHubThatIsClosedTellsItsEnds(t *testing.T) {
 	executor.expect(data("p", 0, "1"))
 	closed := make(chan error, 1)
 	go func() { closed <- hub.Close() }()
-	plain.expectReset("p", reasonGoingAway)
-	executor.expectReset("p", reasonGoingAway)
+	plain.expectReset("p", relay.ReasonGoingAway)
+	executor.expectReset("p", relay.ReasonGoingAway)
 	for _, e := range []*end{plain, harness, executor} {
-		e.expectClosed(1001, reasonGoingAway)
+		e.expectClosed(1001, relay.ReasonGoingAway)
 		e.close()
 	}
 	if err := <-closed; err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay"
 )
 
 // carrier carries frames, each whole or not at all. *wsconn.Conn in binary mode
@@ -29,7 +30,7 @@ const maxEnded = 1024
 // line is one websocket, of an executor or a harness, and what waits to be sent
 // on it.
 type line struct {
-	carrier   carrier
+	carrier   carrier // set before serve
 	exchange  *exchange
 	principal string
 	resumable bool   // its end retransmits, so that streams survive the line
@@ -61,9 +62,9 @@ type outlet struct {
 	stream *stream
 }
 
-func newLine(c carrier, principal string, resumable bool) *line {
+func newLine(principal string, resumable bool) *line {
 	return &line{
-		carrier: c, principal: principal, resumable: resumable,
+		principal: principal, resumable: resumable,
 		wake: make(chan struct{}, 1), finished: make(chan struct{}),
 		streams: make(map[*stream]struct{}), ended: make(map[string]struct{}),
 	}
@@ -201,7 +202,7 @@ func (l *line) tell(id, reason string) {
 		return
 	}
 	if len(l.control) >= l.exchange.limits.StreamsPerExecutor+l.exchange.limits.StreamsPerConnection {
-		l.finish(wsconn.CodePolicy, reasonSlowConsumer)
+		l.finish(wsconn.CodePolicy, relay.ReasonSlowConsumer)
 		return
 	}
 	l.control = append(l.control, notice{stream: id, reason: reason})

@@ -101,5 +101,7 @@ func answerJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // whoever does not read it has gone
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false) // URLs have &
+	_ = encoder.Encode(body)     // whoever does not read it has gone
 }

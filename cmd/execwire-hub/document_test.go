@@ -1,0 +1,40 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// document is the part of docs/hub.md that is made from the command.
+func document() string {
+	command := newCommand(io.Discard, io.Discard)
+	return "```text\n" + strings.TrimSpace(command.Long) + "\n\nUsage:\n  " + command.UseLine() +
+		"\n\nExamples:\n" + command.Example + "\n\nFlags:\n" + command.NonInheritedFlags().FlagUsagesWrapped(90) + "```\n"
+}
+
+// TestDocumentIsUpToDate holds docs/hub.md against the command. Set
+// EXECWIRE_UPDATE_DOCS=1 to write it anew.
+func TestDocumentIsUpToDate(t *testing.T) {
+	const path = "../../docs/hub.md"
+	const begin, end = "<!-- command: begin -->\n", "<!-- command: end -->"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(text), begin)
+	current, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s lacks its markers", path)
+	}
+	if current == document() {
+		return
+	}
+	if os.Getenv("EXECWIRE_UPDATE_DOCS") == "" {
+		t.Fatalf("%s is out of date: run EXECWIRE_UPDATE_DOCS=1 go test ./cmd/execwire-hub", path)
+	}
+	if err := os.WriteFile(path, []byte(head+begin+document()+end+tail), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

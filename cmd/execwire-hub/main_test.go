@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+)
+
+// beHub in the environment makes the test binary be the command.
+const beHub = "EXECWIRE_TEST_BE_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beHub) != "" {
+		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	leakcheck.Main(m)
+}
+
+func command(t *testing.T, arguments ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, arguments...)
+	c.Dir = t.TempDir()
+	c.Env = []string{beHub + "=1", "GORACE=atexit_sleep_ms=0"}
+	return c
+}
+
+func TestHubTellsItsURLAndStops(t *testing.T) {
+	c := command(t, "--listen", "http://127.0.0.1:0")
+	var errOut bytes.Buffer
+	c.Stderr = &errOut
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "http://127.0.0.1:") || strings.HasSuffix(line, ":0\n") {
+		t.Errorf("it says %q, %v", line, err)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("it ended with %v: %s", err, &errOut)
+	}
+}
+
+func TestMistakesAreExplained(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		variable  string
+		code      int
+		says      string
+	}{
+		"argument":    {[]string{"serve"}, "", codeUsage, `unexpected argument "serve"`},
+		"flag":        {[]string{"--port", "1"}, "", codeUsage, "unknown flag: --port"},
+		"log":         {[]string{"--log-level", "loud"}, "", codeUsage, `log level "loud"`},
+		"plain text":  {[]string{"--listen", "http://0.0.0.0:0"}, "", codeFailed, "--allow-http"},
+		"nobody":      {[]string{"--listen", "http://0.0.0.0:0", "--allow-http"}, "", codeFailed, "principals_file"},
+		"file":        {[]string{"--config", "none.toml"}, "", codeFailed, "none.toml: does not exist"},
+		"environment": {nil, "EXECWIRE_HUB_FRAME_BYTES=1", codeFailed, "frame_bytes is below"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := command(t, tc.arguments...)
+			c.Env = append(c.Env, tc.variable)
+			said, err := c.CombinedOutput()
+			if err == nil || c.ProcessState.ExitCode() != tc.code || !strings.Contains(string(said), tc.says) {
+				t.Errorf("%v, %q, want code %d and %q", err, said, tc.code, tc.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,243 @@
+package hub_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/internal/testcert"
+	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay/hub"
+)
+
+const (
+	fleetToken = "fleet-token-0123456789-0123456789-0123"
+	agentToken = "agent-token-0123456789-0123456789-0123"
+	patience   = 2 * time.Minute
+)
+
+var errHangs = errors.New("the test hangs")
+
+// start serves a hub on a free port of loopback and returns its URL. scheme is
+// http or https.
+func start(t *testing.T, scheme string, change func(*config.Hub)) string {
+	t.Helper()
+	cfg := config.DefaultHub()
+	cfg.Listen = []string{scheme + "://127.0.0.1:0"}
+	if change != nil {
+		change(&cfg)
+	}
+	urls := make(chan string, 1)
+	h, err := hub.New(cfg, hub.Options{OnListen: func(url string) { urls <- url }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop(nil)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case url := <-urls:
+		return url
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	}
+	return ""
+}
+
+// withTable sets a table in which fleet may be build-*, and agent use it.
+func withTable(t *testing.T, cfg *config.Hub, more string) {
+	dir := t.TempDir()
+	testcert.WriteFile(t, filepath.Join(dir, "fleet"), []byte(fleetToken))
+	testcert.WriteFile(t, filepath.Join(dir, "agent"), []byte(agentToken))
+	cfg.Principals = testcert.WriteFile(t, filepath.Join(dir, "principals.toml"), fmt.Appendf(nil, `
+[[principal]]
+name = "fleet"
+token_file = "%[1]s/fleet"
+act_as_executors = ["build-*"]
+
+[[principal]]
+name = "agent"
+token_file = "%[1]s/agent"
+connect_to_executors = ["build-*"]
+%[2]s`, dir, more))
+}
+
+// client trusts the authority, if there is one.
+func client(t *testing.T, trusted *tls.Config) *http.Client {
+	transport := &http.Transport{TLSClientConfig: trusted}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}
+}
+
+// ask returns an answer's status and JSON.
+func ask(t *testing.T, c *http.Client, method, url, token string) (int, map[string]any) {
+	t.Helper()
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	var body map[string]any
+	if err != nil || json.Unmarshal(text, &body) != nil {
+		t.Fatalf("%s %s: %s, %q", method, url, response.Status, text)
+	}
+	return response.StatusCode, body
+}
+
+func websocket(t *testing.T, url, token string, trusted *tls.Config) *wsconn.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errHangs)
+	defer cancel()
+	header := http.Header{}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	conn, err := wsconn.Dial(ctx, url, wsconn.DialOptions{Options: wsconn.Options{Binary: true}, Header: header, TLS: trusted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(wsconn.CodeNormal, "") })
+	return conn
+}
+
+// frame is what the reference sends: data of stream a.
+const frame = "\x08\x01\x12\x01a\x2a\x05\x18\x01\x22\x01x"
+
+// meet has an executor and a harness exchange frames.
+func meet(t *testing.T, url, executorToken, harnessToken string, trusted *tls.Config) {
+	t.Helper()
+	c := client(t, trusted)
+	status, body := ask(t, c, "POST", url+"/cloud/executor/build-1/register", executorToken)
+	made, _ := body["url"].(string)
+	if status != http.StatusOK || !strings.HasPrefix(made, "ws"+strings.TrimPrefix(url, "http")+"/executor/build-1?") {
+		t.Fatalf("registering gave %d, %v", status, body)
+	}
+	executor := websocket(t, made, "", trusted)
+	harness := websocket(t, "ws"+strings.TrimPrefix(url, "http")+"/executor/build-1?role=harness", harnessToken, trusted)
+	for _, way := range [][2]*wsconn.Conn{{harness, executor}, {executor, harness}} {
+		if err := way[0].Send([]byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := way[1].Receive(); err != nil || string(got) != frame {
+			t.Fatalf("%q came, %v", got, err)
+		}
+	}
+	_, body = ask(t, c, "GET", url+"/v1/executors", harnessToken)
+	if list, _ := body["executors"].([]any); len(list) != 1 || list[0].(map[string]any)["connected"] != true {
+		t.Errorf("the list is %v", body)
+	}
+}
+
+func TestOnLoopbackAnybodyMayMeet(t *testing.T) { meet(t, start(t, "http", nil), "", "any", nil) }
+
+func TestWithTLSAndATableThoseWhoAreListedMeet(t *testing.T) {
+	authority := testcert.NewAuthority(t)
+	trusted := &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS13}
+	url := start(t, "https", func(cfg *config.Hub) {
+		cfg.TLSCertificate, cfg.TLSKey = authority.Issue("127.0.0.1").Write(t, t.TempDir(), "hub")
+		withTable(t, cfg, "")
+	})
+	meet(t, url, fleetToken, agentToken, trusted)
+	c := client(t, trusted)
+	for name, tc := range map[string]struct {
+		path, token string
+		status      int
+	}{
+		"nobody":               {"/cloud/executor/build-1/register", "", 401},
+		"who may only use it":  {"/cloud/executor/build-1/register", agentToken, 403},
+		"another executor":     {"/cloud/executor/deploy-1/register", fleetToken, 403},
+		"who may only be it":   {"/cloud/executor/build-1/connect", fleetToken, 403},
+		"who may use it":       {"/cloud/executor/build-1/connect", agentToken, 200},
+		"who may be it":        {"/cloud/environment/build-1/register", fleetToken, 200},
+		"another's connection": {"/cloud/executor/deploy-1/connect", agentToken, 403},
+	} {
+		if status, body := ask(t, c, "POST", url+tc.path, tc.token); status != tc.status {
+			t.Errorf("%s: %d, %v, want %d", name, status, body, tc.status)
+		}
+	}
+}
+
+// Tokens cannot be guessed at leisure, not even the right one is then looked at.
+func TestFailedAttemptsAreLimited(t *testing.T) {
+	url := start(t, "http", func(cfg *config.Hub) {
+		withTable(t, cfg, "")
+		cfg.FailedAttempts, cfg.FailedAttemptInterval = 3, config.Duration(time.Hour)
+	})
+	c := client(t, nil)
+	for range 3 {
+		if status, _ := ask(t, c, "GET", url+"/v1/executors", "wrong-token-0123456789-0123456789-0123"); status != http.StatusUnauthorized {
+			t.Errorf("a wrong token gives %d", status)
+		}
+	}
+	if status, body := ask(t, c, "GET", url+"/v1/executors", agentToken); status != http.StatusTooManyRequests {
+		t.Errorf("after three failures the right token gives %d, %v", status, body)
+	}
+}
+
+func TestHubsThatMustNotListenDoNot(t *testing.T) {
+	authority := testcert.NewAuthority(t)
+	for name, tc := range map[string]struct {
+		url    string
+		change func(*config.Hub)
+		says   string
+	}{
+		"no scheme":          {"127.0.0.1:7430", nil, "write for example http://"},
+		"another scheme":     {"grpc://127.0.0.1:7430", nil, "is not http or https"},
+		"a path":             {"http://127.0.0.1:0/x", nil, "nothing but HOST:PORT"},
+		"plain text":         {"http://0.0.0.0:0", nil, "allow_http"},
+		"plain, nobody":      {"http://0.0.0.0:0", func(cfg *config.Hub) { cfg.AllowHTTP = "on" }, "principals_file"},
+		"TLS without keys":   {"https://127.0.0.1:0", nil, "tls_certificate_file"},
+		"no such table":      {"http://127.0.0.1:0", func(cfg *config.Hub) { cfg.Principals = "/no/such/table" }, "/no/such/table"},
+		"no such secret":     {"http://127.0.0.1:0", func(cfg *config.Hub) { cfg.URLKey = "/no/such/key" }, "url_key_file"},
+		"a setting is wrong": {"http://127.0.0.1:0", func(cfg *config.Hub) { cfg.Frame = 1 }, "frame_bytes"},
+		"TLS, nobody": {"https://0.0.0.0:0", func(cfg *config.Hub) {
+			cfg.TLSCertificate, cfg.TLSKey = authority.Issue("hub").Write(t, t.TempDir(), "hub")
+		}, "principals_file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config.DefaultHub()
+			cfg.Listen = []string{tc.url}
+			if tc.change != nil {
+				tc.change(&cfg)
+			}
+			h, err := hub.New(cfg, hub.Options{OnListen: func(url string) { t.Errorf("it listens on %s", url) }})
+			if err == nil {
+				ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errHangs)
+				defer cancel()
+				err = h.Serve(ctx)
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%v, want %q", err, tc.says)
+			}
+			var refused *listen.Error
+			if errors.As(err, &refused) && refused.URL != tc.url {
+				t.Errorf("the error is about %q", refused.URL)
+			}
+		})
+	}
+}
