@@ -322,7 +322,7 @@ func (l *launch) complaint() string {
 	text := make([]byte, maxComplaint)
 	n, _ := unix.Read(int(l.messages.Fd()), text)
 	if said := clean(string(text[:max(n, 0)])); said != "" {
-		return said
+		return advised(said)
 	}
 	return "bubblewrap ended before the program began"
 }

@@ -126,4 +126,12 @@ func unseen(path, doing string, err error) *Error {
 	return e
 }
 
+// advised adds what to do to what bubblewrap says, where it does not say why.
+func advised(said string) string {
+	if strings.HasPrefix(said, "bwrap: Can't mkdir parents for ") && strings.HasSuffix(said, "Permission denied") {
+		said += "; bubblewrap 0.12 reads every directory above a place: let the server's user do that, or have Landlock confine"
+	}
+	return said
+}
+
 func clean(text string) string { return strings.TrimSpace(strings.ToValidUTF8(text, "?")) }

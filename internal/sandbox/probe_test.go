@@ -55,8 +55,9 @@ func TestTheStrongestThatCanIsChosen(t *testing.T) {
 
 // TestProbeFindsFault gives a probe programs in the place of bubblewrap that do not confine.
 func TestProbeFindsFault(t *testing.T) {
-	dir := build(t, "none = #!/bin/sh\nshift 3; exec bwrap --bind / / --dev /dev --cap-add ALL -- \"$@\"\n", "fails = #!/bin/sh\necho it is broken >&2; exit 1\n")
-	for name, want := range map[string]string{"none": "a confined program could", "fails": "it is broken", "missing": "no such file"} {
+	dir := build(t, "none = #!/bin/sh\nshift 3; exec bwrap --bind / / --dev /dev --cap-add ALL -- \"$@\"\n", "fails = #!/bin/sh\necho it is broken >&2; exit 1\n",
+		"closed = #!/bin/sh\necho \"bwrap: Can't mkdir parents for /a/b: Permission denied\" >&2; exit 1\n")
+	for name, want := range map[string]string{"none": "a confined program could", "fails": "it is broken", "closed": "let the server's user", "missing": "no such file"} {
 		path := filepath.Join(dir, name)
 		_ = os.Chmod(path, 0o755)
 		sandboxes := Probe(t.Context(), Options{Bubblewrap: path, Without: []Backend{Landlock}})
