@@ -74,7 +74,7 @@ func startAt(t *testing.T, url string, change ...func(*executor.Options)) *runni
 	t.Helper()
 	usual := func(o *executor.Options) {
 		withToken(o)
-		o.Name, o.Version, o.Labels = "Röck", "v1.2.3+dirty", map[string]string{"zone": "a b"}
+		o.Name, o.Version, o.Labels = "Röck", "v1 +dirty", map[string]string{"zone": "a b"}
 	}
 	return (&hub{Server: &httptest.Server{URL: url}}).start(t, append([]func(*executor.Options){usual}, change...)...)
 }
@@ -154,7 +154,7 @@ func TestAClosedEndpointEndsTheExecutor(t *testing.T) {
 	if err := e.Close(relay.ReasonGoingAway); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.wait(); !errors.Is(err, relay.ErrClosed) {
-		t.Errorf("Run = %v, want relay.ErrClosed", err)
+	if err := r.wait(); err != nil {
+		t.Errorf("Run = %v", err)
 	}
 }

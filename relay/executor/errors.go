@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/wsconn"
-	"github.com/execwire/execwire/relay"
 )
 
 // codeSuperseded is the close code of a rendezvous for an executor whose place
@@ -212,10 +211,10 @@ func (e *timeoutError) Timeout() bool { return true }
 // Final reports whether it makes no sense to try again after err. What is wrong
 // when an executor registers for the first time is wrong with its configuration,
 // unless the network or the registry may get over it; what is wrong later was
-// right once, so that only credentials that are refused, another executor in its
-// place, or nobody to serve it ([relay.ErrClosed]) end it.
+// right once, so that only credentials that are refused, or another executor in
+// its place, end it.
 func Final(err error, registered bool) bool {
-	if _, ok := errors.AsType[*SupersededError](err); ok || errors.Is(err, relay.ErrClosed) {
+	if _, ok := errors.AsType[*SupersededError](err); ok {
 		return true
 	}
 	if credentials, ok := errors.AsType[*CredentialsError](err); ok && credentials.permanent {

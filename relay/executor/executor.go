@@ -103,9 +103,9 @@ type Event struct {
 }
 
 // Run registers, connects and has the websocket served, again and again. It
-// returns nil when ctx is over, and otherwise what makes no sense to try again:
-// an [*OptionsError], or what [Final] reports. It blocks until all that it began
-// is over.
+// returns nil when ctx is over or Serve says that nobody is served any more, and
+// otherwise what makes no sense to try again: an [*OptionsError], or what [Final]
+// reports. It blocks until all that it began is over.
 func Run(ctx context.Context, o Options) error {
 	e, err := newExecutor(o)
 	if err != nil {
@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	for {
 		err := e.once(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, relay.ErrClosed) {
 			return nil
 		}
 		if Final(err, e.registered) {

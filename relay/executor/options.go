@@ -86,8 +86,8 @@ func (o Options) problem() error {
 	if problem := textProblem(o.Name, MaxNameBytes); problem != "" {
 		return &OptionsError{Name: "--name", Problem: problem}
 	}
-	if len(o.Version) > MaxVersionBytes || o.Version != "" && !isToken([]byte(o.Version)) {
-		return &OptionsError{Name: "Version", Problem: "cannot be sent in a header", Fix: fmt.Sprintf("use at most %d ASCII characters and no spaces", MaxVersionBytes)}
+	if problem := textProblem(o.Version, MaxVersionBytes); problem != "" {
+		return &OptionsError{Name: "Version", Problem: problem}
 	}
 	if err := labelsProblem(o.Labels); err != nil {
 		return err

@@ -39,8 +39,8 @@ type registration struct {
 func newRegistry(o Options) *registry {
 	self := http.Header{"Accept": {"*/*"}, "User-Agent": {"execwire"}, "Execwire-Instance": {o.Instance}}
 	if o.Version != "" {
-		self.Set("Execwire-Version", o.Version)
-		self.Set("User-Agent", "execwire/"+o.Version)
+		self.Set("Execwire-Version", percentEncode(o.Version))
+		self.Set("User-Agent", "execwire/"+percentEncode(o.Version))
 	}
 	if o.Name != "" {
 		self.Set("Execwire-Name", percentEncode(o.Name))
