@@ -105,7 +105,11 @@ func (s *Spec) checkProgram(path string) error {
 	case statErr == nil && errors.Is(err, unix.EACCES):
 		return startError(NotExecutable, path, fmt.Errorf("%w; it lacks the execute permission", err))
 	}
-	return startError(missingKind(err), path, err)
+	kind := missingKind(err)
+	if kind == PermissionDenied {
+		err = fmt.Errorf("%w; a directory on the way may not be searched: name another program, or set another PATH in env", err)
+	}
+	return startError(kind, path, err)
 }
 
 func missingKind(err error) Kind {

@@ -136,7 +136,7 @@ func TestStartFailuresAreTyped(t *testing.T) {
 		{"no shebang", unformatted, "/", "", NotExecutable, unformatted, "exec format"},
 		{"broken binary", binary, "/", "", NotExecutable, binary, "exec format"},
 		{"missing interpreter", orphan, "/", "", NotExecutable, orphan, "interpreter"},
-		{"hidden program", hidden + "/tool", "/", "", PermissionDenied, hidden + "/tool", "permission denied"},
+		{"hidden program", hidden + "/tool", "/", "", PermissionDenied, hidden + "/tool", "set another PATH"},
 		{"missing cwd", "true", dir + "/nowhere", "", BadWorkingDirectory, dir + "/nowhere", "does not exist"},
 		{"cwd is a file", "true", text, "", BadWorkingDirectory, text, "not a directory"},
 		{"hidden cwd", "true", hidden, "", BadWorkingDirectory, hidden, "may not be searched"},
