@@ -227,6 +227,10 @@ func Final(err error, registered bool) bool {
 	if registered {
 		return false
 	}
+	switch err.(type) {
+	case *ConnectError, *LostError: // it had registered
+		return false
+	}
 	if request, ok := errors.AsType[*RequestError](err); ok {
 		_, untrusted := errors.AsType[*tls.CertificateVerificationError](request)
 		return untrusted

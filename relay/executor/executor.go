@@ -161,7 +161,11 @@ func (e *executor) once(ctx context.Context) error {
 		return err
 	}
 	e.registered = true
-	e.log.Info("the executor is registered", slog.String("executor_id", answer.executorID),
+	shown := "none"
+	if e.options.Credentials != nil {
+		shown = e.options.Credentials.String()
+	}
+	e.log.Info("the executor is registered", slog.String("executor_id", answer.executorID), slog.String("credentials", shown),
 		slog.String("rendezvous", answer.url.Host), slog.Int64("epoch", answer.epoch))
 	e.notify(Event{Kind: EventRegistered, ExecutorID: answer.executorID})
 	conn, err := e.connect(ctx, answer.url.String())
