@@ -20,7 +20,7 @@ type bubblewrap struct {
 	mounts   []mount
 	kind     filterKind
 	starters *starterFiles
-	network  *emptyNetwork
+	shared   *sharedNamespaces
 	reserved *placeholders
 	preparer *preparerFile
 }
@@ -40,8 +40,8 @@ type mount struct {
 var own = []string{"/proc", "/dev"}
 
 // expressBubblewrap tells what of a plan bubblewrap cannot enforce, or makes its enforcer.
-func expressBubblewrap(program string, plan *Plan, starters *starterFiles, network *emptyNetwork, reserved *placeholders, preparer *preparerFile) (*bubblewrap, error) {
-	b := &bubblewrap{program: program, plan: plan, starters: starters, network: network, reserved: reserved, preparer: preparer}
+func expressBubblewrap(program string, plan *Plan, starters *starterFiles, shared *sharedNamespaces, reserved *placeholders, preparer *preparerFile) (*bubblewrap, error) {
+	b := &bubblewrap{program: program, plan: plan, starters: starters, shared: shared, reserved: reserved, preparer: preparer}
 	b.kind = filterKind{network: plan.network == NetworkRestricted, sealed: unix.Geteuid() == 0}
 	steps := plan.steps()
 	for i, s := range steps {
@@ -124,11 +124,11 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	if b.kind.sealed {
 		a.add("--cap-add", "CAP_SETPCAP") // for the starter, which drops it
 	}
-	network := -1
-	if b.plan.network == NetworkRestricted {
-		if network = b.network.file(); network < 0 {
-			a.add("--unshare-net")
-		}
+	users, network := b.shared.files(b.preparer)
+	if b.plan.network != NetworkRestricted {
+		network = -1
+	} else if network < 0 {
+		a.add("--unshare-net")
 	}
 	v, err := b.view(&a, p)
 	if err != nil {
@@ -148,7 +148,7 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
-	preparer, err := b.prepare(v, &a, network, terminal)
+	preparer, err := b.prepare(v, &a, users, network, terminal)
 	if err != nil {
 		return Program{}, err
 	}
@@ -164,20 +164,26 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 
 // prepare has everything prepared for bubblewrap, and returns the path of who does it. What only that one is given comes
 // behind what bubblewrap is given.
-func (b *bubblewrap) prepare(v *view, a *arguments, network int, terminal string) (string, error) {
+func (b *bubblewrap) prepare(v *view, a *arguments, users, network int, terminal string) (string, error) {
 	own := len(a.files)
 	preparer, err := b.preparer.descriptor()
 	if err != nil {
 		return "", failed(NotStarted, "", "there is no preparer", err)
 	}
 	a.files = append(a.files, preparer)
-	if !mayMount() {
+	enter := func(namespace, kind int, doing string) {
+		v.about("", doing)
+		v.call(unix.SYS_SETNS, literal(len(a.files)), literal(kind))
+		a.files = append(a.files, namespace)
+	}
+	switch {
+	case users >= 0:
+		enter(users, unix.CLONE_NEWUSER, "the users' namespace cannot be entered")
+	case !mayMount():
 		v.ownUsers()
 	}
 	if network >= 0 {
-		v.about("", "the empty network cannot be entered")
-		v.call(unix.SYS_SETNS, literal(len(a.files)), literal(unix.CLONE_NEWNET))
-		a.files = append(a.files, network)
+		enter(network, unix.CLONE_NEWNET, "the empty network cannot be entered")
 	}
 	v.prepare(terminal, b.kind.sealed)
 	v.about("", "descriptors cannot be closed")

@@ -30,7 +30,7 @@ type Status struct {
 type Sandboxes struct {
 	statuses []Status // the strongest first; read when found is closed
 	starters starterFiles
-	network  emptyNetwork
+	shared   sharedNamespaces
 	reserved placeholders
 	preparer preparerFile
 
@@ -105,7 +105,7 @@ func (s *Sandboxes) Close() {
 	}
 	s.starters.close()
 	s.preparer.close()
-	s.network.close()
+	s.shared.close()
 }
 
 // Statuses says of each backend whether it works here, the strongest first.
@@ -155,7 +155,7 @@ func (s *Sandboxes) express(status *Status, plan *Plan) (enforcer, error) {
 		}
 		return e, nil
 	}
-	e, err := expressBubblewrap(status.Path, plan, &s.starters, &s.network, &s.reserved, &s.preparer)
+	e, err := expressBubblewrap(status.Path, plan, &s.starters, &s.shared, &s.reserved, &s.preparer)
 	if err != nil {
 		return nil, err
 	}
