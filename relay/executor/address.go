@@ -48,3 +48,21 @@ func masked(u *url.URL) string {
 	}
 	return shown.String()
 }
+
+// minSecretBytes is how long a value in a query is that may be a credential;
+// shorter ones are words.
+const minSecretBytes = 12
+
+// secretsOf returns what of u must not be shown: its query, and the values in it
+// as they may be repeated alone.
+func secretsOf(u *url.URL) []string {
+	secrets := []string{u.RawQuery}
+	for _, values := range u.Query() {
+		for _, value := range values {
+			if len(value) >= minSecretBytes {
+				secrets = append(secrets, value, url.QueryEscape(value))
+			}
+		}
+	}
+	return secrets
+}

@@ -147,18 +147,19 @@ func (e *ConnectError) Unwrap() error { return e.Err }
 // connectError makes a *ConnectError of an error of dialing u.
 func connectError(u *url.URL, err error) error {
 	connecting := &ConnectError{URL: masked(u), Err: err}
+	secrets := secretsOf(u)
 	if refused, ok := errors.AsType[*wsconn.RefusedError](err); ok {
 		connecting.Status = refused.Status
 		text := fmt.Sprintf("it answered %d", refused.Status)
-		if said := readable(refused.Text, u.RawQuery); said != "" {
+		if said := readable(refused.Text, secrets...); said != "" {
 			text += ": " + said
 		}
 		connecting.Err = errors.New(text)
 	} else if request, ok := errors.AsType[*url.Error](err); ok {
 		connecting.Err = request.Err // its own text has the whole URL
 	}
-	if u.RawQuery != "" && strings.Contains(connecting.Err.Error(), u.RawQuery) {
-		connecting.Err = errors.New(strings.ReplaceAll(connecting.Err.Error(), u.RawQuery, "…"))
+	if text := connecting.Err.Error(); readable(text, secrets...) != text {
+		connecting.Err = errors.New(readable(text, secrets...))
 	}
 	return connecting
 }

@@ -106,7 +106,7 @@ func TestARefusedWebsocketIsTriedAnewWithARegistration(t *testing.T) {
 	h := newHub(t)
 	h.upgrade = func(n int, w http.ResponseWriter) bool {
 		if n <= 4 {
-			http.Error(w, "no\x1b[31m "+query, []int{404, 409, 401, 500}[n-1])
+			http.Error(w, "no\x1b[31m "+query+" nor s3cr3tsignature alone", []int{404, 409, 401, 500}[n-1])
 		}
 		return n <= 4
 	}
