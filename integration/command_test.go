@@ -43,7 +43,12 @@ func (b *lockedBuffer) String() string {
 
 // newCommand prepares the command with an environment that tests know.
 func newCommand(args ...string) *command {
-	c := &command{Cmd: exec.Command(execwire, args...)}
+	return prepare(exec.Command(execwire, args...))
+}
+
+// prepare prepares any command so.
+func prepare(cmd *exec.Cmd) *command {
+	c := &command{Cmd: cmd}
 	c.Dir = "/"
 	for name, value := range environment() {
 		c.Env = append(c.Env, name+"="+value)

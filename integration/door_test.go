@@ -103,6 +103,8 @@ func doorOf(url string) door {
 		return unixDoor
 	case "ws", "wss":
 		return websocketDoor
+	case "http", "https":
+		return hubDoor
 	}
 	return tcpDoor
 }

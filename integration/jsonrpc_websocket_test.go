@@ -72,11 +72,16 @@ func exchange(address, method, path string, header http.Header) (net.Conn, *bufi
 
 // upgrade opens a websocket; header adds to that of the request.
 func upgrade(address string, header http.Header) (*websocketLink, error) {
+	return upgradeAt(address, "/", header)
+}
+
+// upgradeAt is upgrade with a path.
+func upgradeAt(address, path string, header http.Header) (*websocketLink, error) {
 	all := upgradeHeaders()
 	for name, values := range header {
 		all[name] = values
 	}
-	conn, in, response, err := exchange(address, "GET", "/", all)
+	conn, in, response, err := exchange(address, "GET", path, all)
 	if err != nil {
 		return nil, err
 	}

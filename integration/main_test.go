@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,18 +43,33 @@ func (w withCommand) Run() int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	execwire = filepath.Join(dir, "execwire")
-	arguments := []string{"build", "-o", execwire}
-	if raceEnabled {
-		arguments = append(arguments, "-race")
-	}
-	build := exec.Command("go", append(arguments, "./cmd/execwire")...)
-	build.Dir = ".."
-	if said, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "failed to build the command: %v\n%s", err, said)
+	if err := build(execwire, "./cmd/execwire"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return w.M.Run()
 }
+
+// build builds a command of this tree.
+func build(binary, command string) error {
+	arguments := []string{"build", "-o", binary}
+	if raceEnabled {
+		arguments = append(arguments, "-race")
+	}
+	build := exec.Command("go", append(arguments, command)...)
+	build.Dir = ".."
+	if said, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("failed to build %s: %w\n%s", command, err, said)
+	}
+	return nil
+}
+
+// hubCommand is the path of the hub's command, which is built when a test needs
+// it: few do.
+var hubCommand = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(filepath.Dir(execwire), "execwire-hub")
+	return binary, build(binary, "./cmd/execwire-hub")
+})
 
 var errTooLong = errors.New("the test took too long")
 

@@ -1,0 +1,197 @@
+package integration
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/testcert"
+)
+
+// machines are a hub, an executor and a client, each with a network of its own,
+// and a line from the hub to each of the others.
+type machines struct {
+	t         *testing.T
+	hub       int            // who has the hub's network
+	others    map[string]int // and those of the others
+	url       map[string]string
+	authority string
+	tokens    map[string]string
+	executor  *command
+}
+
+// holdNetwork keeps a network that nobody is connected to, and returns who.
+func holdNetwork(t *testing.T, command ...string) int {
+	t.Helper()
+	c := exec.Command(command[0], command[1:]...)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("failed to make a network: %v", err)
+	}
+	return c.Process.Pid
+}
+
+// inNetwork is a command line in somebody's network.
+func inNetwork(holder int, command ...string) []string {
+	enter := []string{"nsenter", "-t", strconv.Itoa(holder), "-n"}
+	if os.Geteuid() != 0 {
+		enter = append(enter, "-U", "--preserve-credentials")
+	}
+	return append(enter, command...)
+}
+
+func newMachines(t *testing.T) *machines {
+	t.Helper()
+	const holds = "echo; exec sleep 1000"
+	unshare := []string{"unshare", "-n"}
+	if os.Geteuid() != 0 {
+		unshare = append(unshare, "-U", "-r")
+	}
+	m := &machines{t: t, others: map[string]int{}, url: map[string]string{}, tokens: map[string]string{}}
+	m.hub = holdNetwork(t, append(unshare, "sh", "-c", holds)...)
+	for i, name := range []string{"executor", "client"} {
+		m.others[name] = holdNetwork(t, inNetwork(m.hub, "unshare", "-n", "sh", "-c", holds)...)
+		m.do(m.hub, "ip", "link", "add", name, "type", "veth", "peer", "name", "hub", "netns", strconv.Itoa(m.others[name]))
+		for holder, device := range map[int]string{m.hub: name, m.others[name]: "hub"} {
+			host := 2
+			if holder == m.hub {
+				host = 1
+			}
+			m.do(holder, "ip", "address", "add", fmt.Sprintf("10.231.%d.%d/24", i+1, host), "dev", device)
+			m.do(holder, "ip", "link", "set", device, "up")
+		}
+		m.url[name] = fmt.Sprintf("https://10.231.%d.1:7430", i+1)
+	}
+	return m
+}
+
+func (m *machines) do(holder int, command ...string) {
+	m.t.Helper()
+	line := inNetwork(holder, command...)
+	if said, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+		m.t.Fatalf("%v: %v\n%s", line, err, said)
+	}
+}
+
+// connected connects the line to a machine, or does away with it.
+func (m *machines) connected(name string, is bool) {
+	m.t.Helper()
+	m.do(m.hub, "ip", "link", "set", name, map[bool]string{true: "up", false: "down"}[is])
+}
+
+// command prepares a command in the network of a machine.
+func (m *machines) command(holder int, line ...string) *command {
+	line = inNetwork(holder, line...)
+	return prepare(exec.Command(line[0], line[1:]...))
+}
+
+// start starts hub and executor.
+func (m *machines) start(settings ...string) {
+	m.t.Helper()
+	dir := shortDir(m.t)
+	write := func(name, content string) string {
+		return testcert.WriteFile(m.t, filepath.Join(dir, name), []byte(content))
+	}
+	authority := testcert.NewAuthority(m.t)
+	m.authority = write("ca.pem", string(authority.PEM))
+	certificate, key := authority.Issue("hub", func(c *x509.Certificate) {
+		c.IPAddresses = []net.IP{net.IPv4(10, 231, 1, 1), net.IPv4(10, 231, 2, 1)}
+	}).Write(m.t, dir, "hub")
+	table := ""
+	for name, may := range map[string]string{"executor": "act_as_executors", "client": "connect_to_executors"} {
+		m.tokens[name] = write(name, strings.Repeat(name, 6))
+		table += fmt.Sprintf("[[principal]]\nname=%q\ntoken_file=%q\nallow=['all']\n%s=['%s']\n", name, m.tokens[name], may, executorID)
+	}
+	binary, err := hubCommand()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	hub := m.command(m.hub, binary, "--listen", m.url["executor"], "--listen", m.url["client"],
+		"--tls-certificate", certificate, "--tls-key", key, "--principals", write("principals.toml", table))
+	hub.Env = append(hub.Env, settings...)
+	hub.listen(m.t, 2)
+	m.executor = m.command(m.others["executor"], execwire, "serve", "--remote", m.url["executor"], "--executor-id", executorID,
+		"--remote-token-file", m.tokens["executor"], "--remote-ca", m.authority)
+	m.executor.Env = append(m.executor.Env, settings...)
+	m.executor.launch(m.t)
+	eventually(m.t, "the executor is connected", func() bool {
+		return strings.Contains(m.executor.errors.String(), "the executor is connected")
+	})
+}
+
+// client is a command of the client.
+func (m *machines) client(name string, args ...string) *command {
+	return m.command(m.others["client"], append([]string{execwire, name, "--hub", m.url["client"], "--executor", executorID,
+		"--token-file", m.tokens["client"], "--tls-ca", m.authority}, args...)...)
+}
+
+// quickly is for tests that wait for machines to be missed.
+var quickly = []string{"EXECWIRE_KEEPALIVE_TIMEOUT=1s", "EXECWIRE_HUB_KEEPALIVE_INTERVAL=1s", "EXECWIRE_HUB_KEEPALIVE_TIMEOUT=1s"}
+
+// A network that is gone for less than the grace costs nothing but time.
+func TestANetworkThatIsGoneForLessThanTheGrace(t *testing.T) {
+	slow(t)
+	waits(t)
+	m := newMachines(t)
+	m.start(quickly...)
+	c := m.client("run", append([]string{"--"}, shell("i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo $i; sleep 0.05; done; exit 3")...)...)
+	var stdout lockedBuffer
+	c.Stdout = &stdout
+	c.launch(t)
+	want := ""
+	for i := range 250 {
+		want += fmt.Sprintln(i + 1)
+	}
+	for i, name := range []string{"executor", "client"} {
+		eventually(t, "it says more", func() bool { return strings.Count(stdout.String(), "\n") > 10+i*100 })
+		m.connected(name, false)
+		time.Sleep(4 * time.Second) // that is how long the network is gone
+		m.connected(name, true)
+	}
+	if code := c.await(t); code != 3 || stdout.String() != want {
+		t.Errorf("it ended with %d after %d lines: %s", code, strings.Count(stdout.String(), "\n"), c.errors.String())
+	}
+}
+
+// One that is gone for longer ends the processes, and the client is told so when
+// it can be.
+func TestANetworkThatIsGoneForLongerThanTheGrace(t *testing.T) {
+	slow(t)
+	waits(t)
+	m := newMachines(t)
+	m.start(append(quickly, "EXECWIRE_HUB_STREAM_GRACE=1s")...)
+	file := filepath.Join(shortDir(t), "pid")
+	c := m.client("run", append([]string{"--grace", "1s", "--"}, shell("echo $$ >"+file+"; while :; do echo on; sleep 0.05; done")...)...)
+	var stdout lockedBuffer
+	c.Stdout = &stdout
+	c.launch(t)
+	eventually(t, "it says something", func() bool { return strings.Count(stdout.String(), "\n") > 10 })
+	pid := 0
+	text, err := os.ReadFile(file)
+	if _, scanErr := fmt.Sscan(string(text), &pid); err != nil || scanErr != nil {
+		t.Fatalf("%q: %v, %v", text, err, scanErr)
+	}
+	m.connected("client", false)
+	eventually(t, "the process is gone", func() bool { return !alive(int32(pid)) })
+	m.connected("client", true)
+	if code := c.await(t); code != 128+9 { // the record of the process is still there
+		t.Errorf("the client ended with %d and %q", code, c.errors.String())
+	}
+}
