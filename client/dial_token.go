@@ -85,7 +85,7 @@ func (c *dialConfig) dialOptions(dialer *recordingDialer) ([]grpc.DialOption, er
 }
 
 // errPlainText is why a token is not sent.
-var errPlainText = errors.New("a token would be sent in plain text to another host: use grpcs://, or a tunnel to this host")
+var errPlainText = errors.New("a token would be sent in plain text to another host: use grpcs:// or https://, or a tunnel to this host")
 
 // checkPrivate returns errPlainText if what is said to address could be heard
 // elsewhere. It knows nothing of names: those are checked when they have become
