@@ -164,18 +164,31 @@ func (s *confinedFiles) CloseFile(ctx context.Context, req *execwirev1.CloseFile
 	return response, fromHelper(ctx, file.lease, err)
 }
 
-// keepUpload has a helper stay for as long as it keeps what it has received of an
+// receives has a helper stay while it receives an upload, and counts that among the
+// unfinished ones of the caller, unless it goes on with one.
+func (s *confinedFiles) receives(ctx context.Context, lease *filehelper.Lease, head *execwirev1.UploadHead) error {
+	return lease.Receive(head.GetUploadId(), func() (func(), error) {
+		if head.GetOffset() > 0 { // it is complete, or the helper says that there is none
+			return func() {}, nil
+		}
+		return s.counted(ctx, func(owner string) (func(), error) { return s.server.uploads.Count(owner, pathOf(head)) })
+	})
+}
+
+// hasReceived has a helper stay for as long as it keeps what it has received of an
 // upload, after the stream that brought it, and be found by what it has completed.
-func (s *confinedFiles) keepUpload(ctx context.Context, lease *filehelper.Lease, id string) {
+func (s *confinedFiles) hasReceived(ctx context.Context, lease *filehelper.Lease, id string) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), closePatience, context.DeadlineExceeded)
 	defer cancel()
-	state, err := execwirev1.NewFileSystemServiceClient(lease.Conn()).GetUpload(forwarded(ctx), &execwirev1.GetUploadRequest{UploadId: id})
-	retention := s.server.cfg.Limits.UploadRetention
-	if unknown := err != nil && status.Code(err) != codes.DeadlineExceeded; unknown || retention <= 0 {
-		lease.Forget(id)
-		return
+	response, err := execwirev1.NewFileSystemServiceClient(lease.Conn()).GetUpload(forwarded(ctx), &execwirev1.GetUploadRequest{UploadId: id})
+	what, retention := filehelper.Unfinished, s.server.cfg.Limits.UploadRetention
+	switch {
+	case err != nil && status.Code(err) != codes.DeadlineExceeded, retention <= 0:
+		what = filehelper.Gone
+	case response.GetComplete():
+		what = filehelper.Complete
 	}
-	lease.Keep(id, !state.GetComplete(), retention)
+	lease.Received(id, what, retention)
 }
 
 // GetUpload implements the RPC. It names no policy: of the helpers of the caller

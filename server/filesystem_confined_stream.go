@@ -13,14 +13,16 @@ import (
 )
 
 // confinedStream makes a call with a policy that is answered by a stream: here, or
-// by a helper. What the client does not read waits in the helper, but for the
-// windows of the connection.
+// by a helper, for which count, unless it is nil, counts it among what its owner has.
+// What the client does not read waits in the helper, but for the windows of the
+// connection.
 func confinedStream[Req interface {
 	sandboxed
 	proto.Message
 }, Res any](ctx context.Context, s *confinedFiles, req Req, stream grpc.ServerStreamingServer[Res],
 	here func(Req, grpc.ServerStreamingServer[Res]) error,
 	remote func(execwirev1.FileSystemServiceClient, context.Context, Req, ...grpc.CallOption) (grpc.ServerStreamingClient[Res], error),
+	count func(owner string) (leave func(), err error),
 ) error {
 	lease, err := s.helper(ctx, "", "sandbox", req.GetSandbox())
 	if err != nil {
@@ -30,6 +32,13 @@ func confinedStream[Req interface {
 		return here(req, stream)
 	}
 	defer lease.Release()
+	if count != nil {
+		leave, err := s.counted(ctx, count)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	from, err := remote(execwirev1.NewFileSystemServiceClient(lease.Conn()), forwarded(ctx), stripped(req))
@@ -51,33 +60,47 @@ func confinedStream[Req interface {
 	return fromHelper(ctx, lease, err)
 }
 
+// counted counts what a helper is about to have for the caller, whose other helpers
+// may have some too.
+func (s *confinedFiles) counted(ctx context.Context, count func(owner string) (leave func(), err error)) (leave func(), err error) {
+	owner, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return count(owner)
+}
+
 // DownloadFile implements the RPC.
 func (s *confinedFiles) DownloadFile(req *execwirev1.DownloadFileRequest, stream grpc.ServerStreamingServer[execwirev1.DownloadFileResponse]) error {
-	return confinedStream(stream.Context(), s, req, stream, s.fileSystemService.DownloadFile, execwirev1.FileSystemServiceClient.DownloadFile)
+	return confinedStream(stream.Context(), s, req, stream, s.fileSystemService.DownloadFile, execwirev1.FileSystemServiceClient.DownloadFile, nil)
 }
 
 // ReadDirectory implements the RPC.
 func (s *confinedFiles) ReadDirectory(req *execwirev1.ReadDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.ReadDirectoryResponse]) error {
-	return confinedStream(stream.Context(), s, req, stream, s.fileSystemService.ReadDirectory, execwirev1.FileSystemServiceClient.ReadDirectory)
+	return confinedStream(stream.Context(), s, req, stream, s.fileSystemService.ReadDirectory, execwirev1.FileSystemServiceClient.ReadDirectory, nil)
 }
 
 // WalkDirectory implements the RPC.
 func (s *confinedFiles) WalkDirectory(req *execwirev1.WalkDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WalkDirectoryResponse]) error {
-	return confinedStream(stream.Context(), s, req, stream, s.fileSystemService.WalkDirectory, execwirev1.FileSystemServiceClient.WalkDirectory)
+	return confinedStream(stream.Context(), s, req, stream, s.fileSystemService.WalkDirectory, execwirev1.FileSystemServiceClient.WalkDirectory, nil)
 }
 
 // WatchDirectory implements the RPC.
 func (s *confinedFiles) WatchDirectory(req *execwirev1.WatchDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
 	ctx, leave := s.server.untilWatchesEnd(stream.Context())
 	defer leave()
-	return confinedStream(ctx, s, req, stream, s.fileSystemService.WatchDirectory, execwirev1.FileSystemServiceClient.WatchDirectory)
+	return confinedStream(ctx, s, req, stream, s.fileSystemService.WatchDirectory, execwirev1.FileSystemServiceClient.WatchDirectory,
+		func(owner string) (func(), error) { return s.server.watcher.CountWatch(owner, pathOf(req)) })
 }
 
 // AwaitPaths implements the RPC.
 func (s *confinedFiles) AwaitPaths(req *execwirev1.AwaitPathsRequest, stream grpc.ServerStreamingServer[execwirev1.AwaitPathsResponse]) error {
 	ctx, leave := s.server.untilWatchesEnd(stream.Context())
 	defer leave()
-	return confinedStream(ctx, s, req, stream, s.fileSystemService.AwaitPaths, execwirev1.FileSystemServiceClient.AwaitPaths)
+	return confinedStream(ctx, s, req, stream, s.fileSystemService.AwaitPaths, execwirev1.FileSystemServiceClient.AwaitPaths,
+		func(owner string) (func(), error) {
+			return s.server.watcher.CountAwaited(owner, pathsOf(req.GetMissing()), pathsOf(req.GetPresent()))
+		})
 }
 
 // UploadFile implements the RPC.
@@ -97,11 +120,13 @@ func (s *confinedFiles) UploadFile(stream uploadStream) error {
 	defer lease.Release()
 	id := head.GetUploadId()
 	if id != "" {
-		lease.Keep(id, true, 0)
+		if err := s.receives(stream.Context(), lease, head); err != nil {
+			return err
+		}
 	}
 	response, err := s.upload(stream, lease, head)
 	if id != "" {
-		s.keepUpload(stream.Context(), lease, id)
+		s.hasReceived(stream.Context(), lease, id)
 	}
 	if err != nil {
 		return err

@@ -126,7 +126,7 @@ func New(cfg Config) *Server {
 	uploads := fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads)
 	watching, endWatch := context.WithCancelCause(context.Background())
 	helpers := filehelper.NewPool(filehelper.Options{
-		PerSession: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle,
+		PerSession: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle, Complete: cfg.Limits.Uploads,
 		MessageBytes: cfg.Limits.helperMessage(), Logger: cfg.Logger,
 	})
 	return &Server{cfg: cfg, uploads: uploads, helpers: helpers, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{

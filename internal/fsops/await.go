@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 )
 
+const awaiting = "await"
+
 // Await waits for paths to come or go. It is used by one goroutine, and is to be
 // closed.
 type Await struct {
@@ -32,14 +34,13 @@ type Awaited struct {
 // one of those that are present does not. Links are followed, also those that
 // appear meanwhile. The paths count for their owner until the Await is closed.
 func (w *Watcher) AwaitPaths(owner string, missing, present []string) (*Await, error) {
-	const verb = "await"
 	n := len(missing) + len(present)
 	if n == 0 {
-		return nil, refused(InvalidPath, verb, "nothing", "no path was given")
+		return nil, nothingAwaited()
 	}
 	a := &Await{woken: make(chan struct{}, 1)}
 	for at, given := range append(missing[:len(missing):len(missing)], present...) {
-		path, err := cleaned(verb, given)
+		path, err := cleaned(awaiting, given)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +49,7 @@ func (w *Watcher) AwaitPaths(owner string, missing, present []string) (*Await, e
 		one.lookout.poke = func(uint32) { one.dirty.Store(true); a.wake() }
 		a.paths = append(a.paths, one)
 	}
-	i, leave, err := w.enter(verb, a.paths[0].lookout.path, owner, quota{TooManyAwaitedPaths, w.awaited, n, w.options.AwaitedPaths})
+	i, leave, err := w.enter(awaiting, a.paths[0].lookout.path, owner, w.ofAwaited(n))
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +66,8 @@ func (w *Watcher) AwaitPaths(owner string, missing, present []string) (*Await, e
 	a.wake()
 	return a, nil
 }
+
+func nothingAwaited() error { return refused(InvalidPath, awaiting, "nothing", "no path was given") }
 
 // wake has Next look again.
 func (a *Await) wake() {

@@ -15,9 +15,10 @@ type Uploads struct {
 	named     bool // has the content have a hidden name, as where a file system wants it
 	turns     turns[location]
 
-	mu     sync.Mutex
-	kept   map[string]map[string]*keptUpload // guarded by mu; by owner, and id
-	closed bool                              // guarded by mu
+	mu        sync.Mutex
+	kept      map[string]map[string]*keptUpload // guarded by mu; by owner, and id
+	elsewhere map[string]int                    // guarded by mu; by owner; see Count
+	closed    bool                              // guarded by mu
 }
 
 // location is a name in a directory, whatever its path.
@@ -45,7 +46,7 @@ type keptUpload struct {
 // after their stream has ended, at most so many of each owner that are unfinished,
 // and as many that are completed.
 func NewUploads(retention time.Duration, perOwner int) *Uploads {
-	return &Uploads{retention: retention, perOwner: perOwner, kept: make(map[string]map[string]*keptUpload)}
+	return &Uploads{retention: retention, perOwner: perOwner, kept: make(map[string]map[string]*keptUpload), elsewhere: make(map[string]int)}
 }
 
 // UploadState is what was received of an upload.
@@ -151,15 +152,7 @@ func (s *Uploads) claim(ctx context.Context, u *Upload) (*keptUpload, error) {
 // add begins an upload. It is called with mu held.
 func (s *Uploads) add(u *Upload) (*keptUpload, error) {
 	owner, id, path := u.how.Owner, u.how.ID, u.how.Path
-	unfinished := 0
-	for _, k := range s.kept[owner] {
-		if k.replaced.Load() == nil {
-			unfinished++
-		}
-	}
-	if unfinished >= s.perOwner {
-		err := refused(TooManyUploads, "write", path, "there are too many unfinished uploads: complete them, or wait until they expire")
-		err.Limit = int64(s.perOwner)
+	if err := s.checkRoom(owner, path); err != nil {
 		return nil, err
 	}
 	if s.kept[owner] == nil {
@@ -169,6 +162,45 @@ func (s *Uploads) add(u *Upload) (*keptUpload, error) {
 	k.busy <- struct{}{}
 	s.kept[owner][id] = k
 	return k, nil
+}
+
+// checkRoom refuses an upload to an owner who has too many that are unfinished. It
+// is called with mu held.
+func (s *Uploads) checkRoom(owner, path string) error {
+	unfinished := s.elsewhere[owner]
+	for _, k := range s.kept[owner] {
+		if k.replaced.Load() == nil {
+			unfinished++
+		}
+	}
+	if unfinished < s.perOwner {
+		return nil
+	}
+	err := refused(TooManyUploads, "write", path, "there are too many unfinished uploads: complete them, or wait until they expire")
+	err.Limit = int64(s.perOwner)
+	return err
+}
+
+// Count counts an unfinished upload with an id among those of its owner that is
+// received elsewhere, until done is called, once. It fails as [Uploads.Begin] does if
+// there are too many.
+func (s *Uploads) Count(owner, path string) (done func(), err error) {
+	if path, err = cleaned("write", path); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.checkRoom(owner, path); err != nil {
+		return nil, err
+	}
+	s.elsewhere[owner]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.elsewhere[owner]--; s.elsewhere[owner] == 0 {
+			delete(s.elsewhere, owner)
+		}
+	}, nil
 }
 
 // takeOver makes a stream the one that goes on with an upload, by whoever else it

@@ -73,7 +73,7 @@ func (w *Watcher) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, leave, err := w.enter(watching, at, r.Owner, quota{TooManyWatches, w.watches, 1, w.options.Watches})
+	i, leave, err := w.enter(watching, at, r.Owner, w.ofWatch())
 	if err != nil {
 		return nil, err
 	}

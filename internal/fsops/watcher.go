@@ -52,15 +52,70 @@ type quota struct {
 	limit  int
 }
 
+// check refuses what would be too many. It is called with mu of Watcher held.
+func (q quota) check(verb, path, owner string) error {
+	if q.counts[owner]+q.n <= q.limit {
+		return nil
+	}
+	refusal := refused(q.kind, verb, path, fmt.Sprintf("%d are watched or awaited already, and there may be %d: end some", q.counts[owner], q.limit))
+	refusal.Limit = int64(q.limit)
+	return refusal
+}
+
+// giveBack is called with mu of Watcher held.
+func (q quota) giveBack(owner string) {
+	if q.counts[owner] -= q.n; q.counts[owner] == 0 {
+		delete(q.counts, owner)
+	}
+}
+
+// ofWatch and ofAwaited are what a watch counts for, and paths that are awaited.
+func (w *Watcher) ofWatch() quota { return quota{TooManyWatches, w.watches, 1, w.options.Watches} }
+
+func (w *Watcher) ofAwaited(n int) quota {
+	return quota{TooManyAwaitedPaths, w.awaited, n, w.options.AwaitedPaths}
+}
+
+// CountWatch counts a watch for its owner that is elsewhere, until leave is called,
+// once. It fails as [Watcher.Watch] does if there are too many.
+func (w *Watcher) CountWatch(owner, path string) (leave func(), err error) {
+	return w.count(watching, path, owner, w.ofWatch())
+}
+
+// CountAwaited counts paths for their owner that are awaited elsewhere, until leave is
+// called, once. It fails as [Watcher.AwaitPaths] does if there are too many.
+func (w *Watcher) CountAwaited(owner string, missing, present []string) (leave func(), err error) {
+	all := append(missing[:len(missing):len(missing)], present...)
+	if len(all) == 0 {
+		return nil, nothingAwaited()
+	}
+	return w.count(awaiting, all[0], owner, w.ofAwaited(len(all)))
+}
+
+func (w *Watcher) count(verb, path, owner string, q quota) (leave func(), err error) {
+	if path, err = cleaned(verb, path); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := q.check(verb, path, owner); err != nil {
+		return nil, err
+	}
+	q.counts[owner] += q.n
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		q.giveBack(owner)
+	}, nil
+}
+
 // enter counts something of an owner and returns the instance. leave is to be
 // called once in the end.
 func (w *Watcher) enter(verb, path, owner string, q quota) (i *inotify, leave func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if q.counts[owner]+q.n > q.limit {
-		refusal := refused(q.kind, verb, path, fmt.Sprintf("%d are watched or awaited already, and there may be %d: end some", q.counts[owner], q.limit))
-		refusal.Limit = int64(q.limit)
-		return nil, nil, refusal
+	if err := q.check(verb, path, owner); err != nil {
+		return nil, nil, err
 	}
 	if w.inotify == nil {
 		if w.inotify, err = openInotify(); err != nil {
@@ -78,9 +133,7 @@ func (w *Watcher) enter(verb, path, owner string, q quota) (i *inotify, leave fu
 func (w *Watcher) leave(owner string, q quota) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if q.counts[owner] -= q.n; q.counts[owner] == 0 {
-		delete(q.counts, owner)
-	}
+	q.giveBack(owner)
 	if w.users--; w.users == 0 {
 		w.inotify.close()
 		w.inotify = nil

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -273,8 +272,8 @@ func TestStoppedHelperHoldsNobodyElseUp(t *testing.T) {
 	f := newFixture(t, filehelper.Options{PerSession: 2, Total: 2, Idle: time.Minute})
 	set := f.newSet()
 	stopped, other := f.use(set, "stopped"), f.use(set, "other")
-	stopped.Keep("its", true, time.Minute)
-	other.Keep("other's", true, time.Minute)
+	f.receive(stopped, "its", filehelper.Unfinished, time.Minute)
+	f.receive(other, "other's", filehelper.Unfinished, time.Minute)
 	pid := f.answer(stopped, "pid")
 	f.stop(pid)
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -355,40 +354,6 @@ func TestHelpersThatGiveWayCount(t *testing.T) {
 		})
 	}
 	callers.Wait()
-}
-
-func TestHelperStaysForWhatItHas(t *testing.T) {
-	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
-	set := f.newSet()
-	lease := f.use(set, "a")
-	lease.Keep("pinned", true, 0)
-	lease.Keep("noted", false, 0)
-	lease.Release()
-	if _, err := set.Use(f.ctx, "b", f.starts(helperVerb)); err == nil {
-		t.Error("it gave way")
-	} else if limit, is := errors.AsType[*filehelper.LimitError](err); !is || limit.Limit != 1 {
-		t.Error(err)
-	}
-	for name, want := range map[string]int{"pinned": 1, "noted": 1, "neither": 0} {
-		having := set.Having(name)
-		if len(having) != want {
-			t.Errorf("%s: %d", name, len(having))
-		}
-		for _, l := range having {
-			l.Release()
-		}
-	}
-	lease.Keep("pinned", true, time.Nanosecond)
-	for len(set.Having("pinned")) > 0 {
-	}
-	set.Close()
-	if len(set.Having("noted")) > 0 || !set.IsEmpty() {
-		t.Error("it stays for what may be gone")
-	}
-	lease.Keep("late", true, 0)
-	if _, err := set.Use(f.ctx, strconv.Itoa(1), f.starts(helperVerb)); !errors.Is(err, filehelper.ErrClosed) {
-		t.Error(err)
-	}
 }
 
 // serveUntilKilled BACKEND has a helper that is confined without a backend, with a call in flight, and says so.

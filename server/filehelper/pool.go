@@ -20,6 +20,8 @@ type Options struct {
 	Idle time.Duration
 	// Patience is how long one may take to come up. 0: [DefaultPatience].
 	Patience time.Duration
+	// Complete is how much a helper is found by of what was sent to it and is complete.
+	Complete int
 	// MessageBytes is the largest message that a helper sends.
 	MessageBytes int
 	// Logger is told of helpers that end by themselves. Nil discards.
@@ -103,10 +105,11 @@ type helper struct {
 	conn  *link         // nil if it was not
 
 	// Guarded by the pool's mu.
-	users int
-	used  time.Time        // by the last of them
-	timer *time.Timer      // runs from the first time that nobody uses it on; see expire
-	kept  map[string]*kept // by name
+	users    int
+	used     time.Time        // by the last of them
+	timer    *time.Timer      // runs from the first time that nobody uses it on; see expire
+	kept     map[string]*kept // by name
+	complete []string         // names of what is complete, the oldest first
 }
 
 // run starts a helper when those are gone that gave way, and clears up after it.
@@ -166,10 +169,9 @@ func (p *Pool) removeLocked(h *helper) bool {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	for _, k := range h.kept {
-		k.stop()
+	for name := range h.kept {
+		h.forgetLocked(name)
 	}
-	h.kept = nil
 	h.end(errGone)
 	return true
 }

@@ -1,0 +1,125 @@
+package filehelper_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/server/filehelper"
+)
+
+// receive has a helper be sent something.
+func (f *fixture) receive(lease *filehelper.Lease, name string, what filehelper.State, while time.Duration) {
+	f.t.Helper()
+	if err := lease.Receive(name, func() (func(), error) { return func() {}, nil }); err != nil {
+		f.t.Fatal(err)
+	}
+	lease.Received(name, what, while)
+}
+
+// having tells how many helpers have something by a name.
+func having(set *filehelper.Set, name string) int {
+	leases := set.Having(name)
+	for _, l := range leases {
+		l.Release()
+	}
+	return len(leases)
+}
+
+func TestHelperStaysForWhatItHas(t *testing.T) {
+	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute, Complete: 2})
+	set := f.newSet()
+	lease := f.use(set, "a")
+	f.receive(lease, "unfinished", filehelper.Unfinished, time.Hour)
+	f.receive(lease, "complete", filehelper.Complete, time.Hour)
+	f.receive(lease, "gone", filehelper.Gone, time.Hour)
+	lease.Release()
+	if _, err := set.Use(f.ctx, "b", f.starts(helperVerb)); err == nil {
+		t.Error("it gave way")
+	} else if limit, is := errors.AsType[*filehelper.LimitError](err); !is || limit.Limit != 1 {
+		t.Error(err)
+	}
+	for name, want := range map[string]int{"unfinished": 1, "complete": 1, "gone": 0, "never": 0} {
+		if n := having(set, name); n != want {
+			t.Errorf("%s: %d", name, n)
+		}
+	}
+	f.receive(lease, "unfinished", filehelper.Unfinished, time.Nanosecond)
+	for having(set, "unfinished") > 0 {
+	}
+	f.use(set, "b").Release()
+	if having(set, "complete") > 0 {
+		t.Error("it stays for what is complete")
+	}
+	set.Close()
+	f.receive(lease, "late", filehelper.Unfinished, time.Hour)
+	if _, err := set.Use(f.ctx, "c", f.starts(helperVerb)); !errors.Is(err, filehelper.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// What is unfinished counts once, however many streams bring it, and until none does and it is complete, forgotten or
+// gone with its helper.
+func TestWhatIsUnfinishedIsCounted(t *testing.T) {
+	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute, Complete: 2})
+	set, counted := f.newSet(), 0
+	lease := f.use(set, "a")
+	errMany := errors.New("too many")
+	receive := func(name string) error {
+		return lease.Receive(name, func() (func(), error) {
+			if counted == 2 {
+				return nil, errMany
+			}
+			counted++
+			return func() { counted-- }, nil
+		})
+	}
+	expect := func(what string, want int) {
+		t.Helper()
+		if counted != want {
+			t.Errorf("%s: %d are counted, want %d", what, counted, want)
+		}
+	}
+	for _, name := range []string{"a", "a", "b"} {
+		if err := receive(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("two that come", 2)
+	if err := receive("c"); !errors.Is(err, errMany) || having(set, "c") > 0 {
+		t.Errorf("a third is refused with %v", err)
+	}
+	lease.Received("a", filehelper.Gone, time.Hour)
+	expect("one whose other stream goes on", 2)
+	lease.Received("a", filehelper.Unfinished, time.Hour)
+	expect("one that may go on", 2)
+	if err := receive("a"); err != nil {
+		t.Errorf("it does not go on: %v", err)
+	}
+	lease.Received("a", filehelper.Complete, time.Hour)
+	expect("one that is complete", 1)
+	if err := receive("a"); err != nil {
+		t.Errorf("it is not begun anew: %v", err)
+	}
+	expect("one that is begun anew", 2)
+	lease.Received("a", filehelper.Gone, time.Hour)
+	lease.Received("b", filehelper.Unfinished, time.Hour)
+	expect("one that is gone", 1)
+	for i := range 3 {
+		name := fmt.Sprint("complete ", i)
+		if err := receive(name); err != nil {
+			t.Fatal(err)
+		}
+		lease.Received(name, filehelper.Complete, time.Hour)
+	}
+	for i, want := range []int{0, 1, 1} {
+		if n := having(set, fmt.Sprint("complete ", i)); n != want {
+			t.Errorf("%d helpers have what was completed as number %d", n, i)
+		}
+	}
+	set.Close()
+	expect("those of a helper that was ended", 0)
+	lease.Received("b", filehelper.Unfinished, time.Hour)
+	expect("what comes late", 0)
+}

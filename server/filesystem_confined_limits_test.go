@@ -1,0 +1,117 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"golang.org/x/sys/unix"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/sandbox"
+)
+
+// expectSame wants two calls to fail in the same way.
+func expectSame(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if status.Code(want) == codes.OK || !proto.Equal(status.Convert(got).Proto(), status.Convert(want).Proto()) {
+		t.Errorf("%s fails with %v, want %v", what, got, want)
+	}
+}
+
+// What a principal watches and awaits counts, whichever helper does it, or none.
+func TestWatchesInHelpersCountForTheirPrincipal(t *testing.T) {
+	_, work, _ := workplace(t)
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.Watches, s.limits.AwaitedPaths = 3, 3 })
+	policies := []*execwirev1.SandboxPolicy{policyOf(work), policyOf("+" + work), nil}
+	watch := func(p *execwirev1.SandboxPolicy) *execwirev1.WatchDirectoryRequest {
+		return &execwirev1.WatchDirectoryRequest{Path: work, Sandbox: p}
+	}
+	await := func(p *execwirev1.SandboxPolicy) *execwirev1.AwaitPathsRequest {
+		return &execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{Path: work + "/none"}}, Sandbox: p}
+	}
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	for i, p := range policies {
+		of := f.ctx
+		if i == 0 {
+			of = ctx
+		}
+		f.watchDirectory(of, watch(p))
+		stream, err := f.files.AwaitPaths(of, await(p))
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := policyOf(work, "/proc/self")
+	expectFailure(t, f.refusedWatch(watch(nil)), codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES)
+	for name, p := range map[string]*execwirev1.SandboxPolicy{"the same helper": policies[0], "another": other} {
+		expectSame(t, "a watch in "+name, f.refusedWatch(watch(p)), f.refusedWatch(watch(nil)))
+		expectSame(t, "a wait in "+name, f.refusedWait(await(p)), f.refusedWait(await(nil)))
+	}
+	cancel(errors.New("it is over"))
+	for f.refusedWatch(watch(other)) != nil || f.refusedWait(await(other)) != nil { // until the first have ended
+		if f.ctx.Err() != nil {
+			t.Fatal("there is no room again")
+		}
+	}
+}
+
+// Unfinished uploads of a principal count, whichever helper has them, or none, until
+// they are complete, given up or gone with their helper.
+func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
+	_, work, _ := workplace(t)
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.Uploads = 3 })
+	head := func(id string, offset uint64, p *execwirev1.SandboxPolicy) *execwirev1.UploadFileRequest {
+		return replaceHead(work+"/"+id, func(h *execwirev1.UploadHead) { h.UploadId, h.Offset, h.Sandbox = id, offset, p })
+	}
+	first, second := policyOf("+"+work), policyOf("+"+work, "/proc/self")
+	f.cut(1, head("a", 0, first), uploadData([]byte("x")))
+	f.cut(1, head("b", 0, second), uploadData([]byte("x")))
+	f.cut(1, head("c", 0, nil), uploadData([]byte("x")))
+	refused := func() {
+		t.Helper()
+		_, want := f.upload(head("more", 0, nil), uploadEnd(nil))
+		expectFailure(t, want, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS)
+		for i, p := range []*execwirev1.SandboxPolicy{first, second} {
+			_, err := f.upload(head("more", 0, p), uploadEnd(nil))
+			expectSame(t, fmt.Sprint("an upload to helper ", i), err, want)
+		}
+	}
+	refused()
+	f.cut(2, head("a", 1, first), uploadData([]byte("x")))  // goes on
+	f.cut(1, head("b", 0, second), uploadData([]byte("x"))) // begins anew
+	refused()
+	if _, err := f.upload(head("a", 2, first), uploadEnd(nil)); err != nil {
+		t.Fatal(err)
+	}
+	f.cut(1, head("d", 0, second), uploadData([]byte("x"))) // in the place of the one that is complete
+	refused()
+	pids := helpersOf(t)
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for { // until they are known to have ended
+		_, err := f.upload(head("e", 0, first), uploadEnd(nil))
+		if err == nil {
+			break
+		}
+		if f.ctx.Err() != nil {
+			t.Fatal("there is no room again", err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	f.cut(1, head("f", 0, first), uploadData([]byte("x")))
+	f.cut(1, head("g", 0, second), uploadData([]byte("x")))
+	refused()
+}
