@@ -74,8 +74,8 @@ func (s *confinedFiles) helper(ctx context.Context, sessionID, field string, pol
 	return lease, fromHelpers(field, owner.ID(), err)
 }
 
-func (s *confinedFiles) newHelpers(_ *session.Session, emptied func()) session.Belonging {
-	return s.server.helpers.NewSet(emptied)
+func (s *confinedFiles) newHelpers(owner *session.Session, emptied func()) session.Belonging {
+	return s.server.helpers.NewSet(owner.Principal(), emptied)
 }
 
 // fromHelpers translates why there is no helper.

@@ -47,7 +47,7 @@ func (s *confinedFiles) OpenFile(ctx context.Context, req *execwirev1.OpenFileRe
 	err = owner.AddTo(handlesKey{}, s.newHandles, func(b session.Belonging) error {
 		kept := fsops.Kept{By: file, End: func() { s.server.receivers.Go(file.end) }}
 		return b.(*fsops.Handles).Keep(req.GetHandleId(), kept, func() (err error) {
-			file.lease = lease.Again()
+			file.lease = lease.Lasting()
 			request := stripped(req)
 			request.HandleId = file.id
 			response, err = file.client().OpenFile(forwarded(ctx), request)

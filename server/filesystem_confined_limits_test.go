@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -114,4 +116,28 @@ func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
 	f.cut(1, head("f", 0, first), uploadData([]byte("x")))
 	f.cut(1, head("g", 0, second), uploadData([]byte("x")))
 	refused()
+}
+
+// Calls at once in more workspaces than there may be helpers are made in turn: none
+// is refused.
+func TestMoreWorkspacesThanHelpersTakeTurns(t *testing.T) {
+	dir, _, _ := workplace(t)
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHelpers = 2 })
+	var callers sync.WaitGroup
+	for i := range 6 {
+		work := fmt.Sprint(dir, "/", i)
+		if err := os.Mkdir(work, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, work+"/file", work)
+		callers.Go(func() {
+			for range 3 {
+				resp, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: work + "/file", Sandbox: policyOf("+" + work)})
+				if err != nil || string(resp.GetData()) != work {
+					t.Errorf("%s: %q, %v", work, resp.GetData(), err)
+				}
+			}
+		})
+	}
+	callers.Wait()
 }

@@ -38,6 +38,7 @@ func confinedStream[Req interface {
 			return err
 		}
 		defer leave()
+		defer lease.Lasting().Release()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

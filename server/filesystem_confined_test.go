@@ -486,8 +486,8 @@ func TestConfinedHandles(t *testing.T) {
 // Of the helpers that nobody uses the oldest gives way; those in use do not.
 func TestFileHelperLimits(t *testing.T) {
 	for setting, limit := range map[string]func(*settings){
-		"file_helpers_per_session": func(s *settings) { s.limits.FileHelpers = 2 },
-		"file_helpers_total":       func(s *settings) { s.limits.FileHelpersTotal = 2 },
+		"file_helpers_per_principal": func(s *settings) { s.limits.FileHelpers = 2 },
+		"file_helpers_total":         func(s *settings) { s.limits.FileHelpersTotal = 2 },
 	} {
 		_, work, outside := workplace(t)
 		f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), limit)

@@ -57,7 +57,7 @@ type Limits struct {
 	// Watches, AwaitedPaths, WatchedDirectories and WatchPending bound what callers
 	// watch; see fsops.WatcherOptions.
 	Watches, AwaitedPaths, WatchedDirectories, WatchPending int
-	// FileHelpers is how many helpers for confined calls about files a session may
+	// FileHelpers is how many helpers for confined calls about files a principal may
 	// have, and FileHelpersTotal how many there may be; FileHelperIdle is how long one
 	// stays that nobody uses.
 	FileHelpers, FileHelpersTotal int
@@ -126,7 +126,7 @@ func New(cfg Config) *Server {
 	uploads := fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads)
 	watching, endWatch := context.WithCancelCause(context.Background())
 	helpers := filehelper.NewPool(filehelper.Options{
-		PerSession: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle, Complete: cfg.Limits.Uploads,
+		PerPrincipal: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle, Complete: cfg.Limits.Uploads,
 		MessageBytes: cfg.Limits.helperMessage(), Logger: cfg.Logger,
 	})
 	return &Server{cfg: cfg, uploads: uploads, helpers: helpers, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{

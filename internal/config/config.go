@@ -101,10 +101,10 @@ type Config struct {
 	// FileHandleIdleTime is how long handles of default sessions stay.
 	FileHandleIdleTime Duration `name:"file_handle_idle_time" default:"10m" unit:"duration" min:"1s" max:"24h" help:"How long a handle of a default session, which never ends, stays open without being used."`
 
-	// FileHelpers bounds the helpers for sandboxed calls about files of one session.
-	FileHelpers Count `name:"file_helpers_per_session" default:"16" unit:"processes" min:"1" max:"1000" help:"Helper processes that make sandboxed calls about files for one session, one for each policy; calls that name no session are those of the default session. When there are as many, the one gives way that nobody has used for the longest time; further ones are refused while all are in use: calls, watches, handles of files and unfinished uploads use them. Each has limits of its own on watches, awaited paths and uploads, so that a principal has at most as many times those."`
-	// FileHelpersTotal bounds the helpers of all sessions.
-	FileHelpersTotal Count `name:"file_helpers_total" default:"64" unit:"processes" min:"1" max:"10000" help:"Helper processes for sandboxed calls about files of all sessions together, with those that are about to end. One that is idle has 4MiB to 7MiB of memory of its own; the rest of what is resident is the file of this program, which all share."`
+	// FileHelpers bounds the helpers for sandboxed calls about files of one principal.
+	FileHelpers Count `name:"file_helpers_per_principal" default:"48" unit:"processes" min:"1" max:"1000" help:"Helper processes that make sandboxed calls about files for one principal, one for each policy and session; calls that name no session are those of the default session. When there are as many, the one gives way that nobody has used for the longest time. While all are in use further calls wait their turn; they are refused while all are held by watches, handles of files and unfinished uploads."`
+	// FileHelpersTotal bounds the helpers of all principals.
+	FileHelpersTotal Count `name:"file_helpers_total" default:"64" unit:"processes" min:"1" max:"10000" help:"Helper processes for sandboxed calls about files of all principals together, with those that are about to end. Of an eighth of them a principal gets one only while it has none. One that is idle has 4MiB to 7MiB of memory of its own; the rest of what is resident is the file of this program, which all share."`
 	// FileHelperIdleTime is how long helpers stay that nobody uses.
 	FileHelperIdleTime Duration `name:"file_helper_idle_time" default:"1m" unit:"duration" min:"1s" max:"24h" help:"How long a helper process for sandboxed calls about files stays that nobody uses."`
 

@@ -48,6 +48,9 @@ type Session struct {
 // ID returns the session's id.
 func (s *Session) ID() string { return s.id }
 
+// Principal is whose it is.
+func (s *Session) Principal() string { return s.principal }
+
 // lock begins and unlock ends a change. Who has to be told of it is told after
 // it.
 func (s *Session) lock() { s.mu.Lock() }

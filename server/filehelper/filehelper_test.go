@@ -145,7 +145,7 @@ func (f *fixture) starts(verb string) filehelper.Start {
 	}
 }
 
-func (f *fixture) newSet() *filehelper.Set { return f.NewSet(func() {}) }
+func (f *fixture) newSet() *filehelper.Set { return f.NewSet("somebody", func() {}) }
 
 // use returns a lease of a helper that works.
 func (f *fixture) use(set *filehelper.Set, key string) *filehelper.Lease {
@@ -174,7 +174,7 @@ func (f *fixture) answer(lease *filehelper.Lease, method string) int {
 }
 
 func TestHelperThatDoesNotComeUpIsEnded(t *testing.T) {
-	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute, Patience: 100 * time.Millisecond})
+	f := newFixture(t, filehelper.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, Patience: 100 * time.Millisecond})
 	set, mute := f.newSet(), (*sandbox.Helper)(nil)
 	_, err := set.Use(f.ctx, "key", func(ctx context.Context) (_ *sandbox.Helper, err error) {
 		mute, err = f.starts(muteVerb)(context.WithoutCancel(ctx))
@@ -197,7 +197,7 @@ func TestHelperThatDoesNotComeUpIsEnded(t *testing.T) {
 func TestHelperThatSpeaksSomethingElseIsReplaced(t *testing.T) {
 	for _, method := range []string{"garbage", "nonsense"} { // where streams are, and where calls are
 		t.Run(method, func(t *testing.T) {
-			f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
+			f := newFixture(t, filehelper.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
 			set := f.newSet()
 			lease := f.use(set, "key")
 			first := f.answer(lease, "pid")
@@ -220,12 +220,12 @@ func TestHelperThatSpeaksSomethingElseIsReplaced(t *testing.T) {
 }
 
 func TestHelperMaySayMuch(t *testing.T) {
-	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
+	f := newFixture(t, filehelper.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
 	f.answer(f.use(f.newSet(), "key"), "loud")
 }
 
 func TestCancelledCallsEndInTheHelper(t *testing.T) {
-	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute})
+	f := newFixture(t, filehelper.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
 	lease := f.use(f.newSet(), "key")
 	ctx, cancel := context.WithCancel(f.ctx)
 	var calls sync.WaitGroup
@@ -269,7 +269,7 @@ func (f *fixture) stop(pid int) {
 
 // One that is stopped harms nobody who does not use it, and ends with the rest.
 func TestStoppedHelperHoldsNobodyElseUp(t *testing.T) {
-	f := newFixture(t, filehelper.Options{PerSession: 2, Total: 2, Idle: time.Minute})
+	f := newFixture(t, filehelper.Options{PerPrincipal: 2, Total: 2, Idle: time.Minute})
 	set := f.newSet()
 	stopped, other := f.use(set, "stopped"), f.use(set, "other")
 	f.receive(stopped, "its", filehelper.Unfinished, time.Minute)
@@ -304,7 +304,7 @@ func TestStoppedHelperHoldsNobodyElseUp(t *testing.T) {
 // However fast callers come with other keys, and give up, there are no more processes than there may be: those too count
 // that are about to end.
 func TestHelpersThatGiveWayCount(t *testing.T) {
-	f := newFixture(t, filehelper.Options{PerSession: 2, Total: 3, Idle: time.Minute})
+	f := newFixture(t, filehelper.Options{PerPrincipal: 2, Total: 3, Idle: time.Minute})
 	var mu sync.Mutex
 	var begun []*sandbox.Helper
 	starting := 0
@@ -372,8 +372,8 @@ func serveUntilKilled(args []string) int {
 	if err != nil {
 		return 1
 	}
-	pool := filehelper.NewPool(filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute, MessageBytes: 1 << 20})
-	lease, err := pool.NewSet(func() {}).Use(ctx, "key", func(ctx context.Context) (*sandbox.Helper, error) {
+	pool := filehelper.NewPool(filehelper.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, MessageBytes: 1 << 20})
+	lease, err := pool.NewSet("somebody", func() {}).Use(ctx, "key", func(ctx context.Context) (*sandbox.Helper, error) {
 		return confine.StartHelper(ctx, []string{"helper", helperVerb}, []string{testproc.PromptExit})
 	})
 	if err != nil {

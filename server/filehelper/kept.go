@@ -42,10 +42,12 @@ func (l *Lease) Receive(name string, count func() (done func(), err error)) erro
 		h.forgetLocked(name)
 		k = &kept{pins: true, done: done}
 		h.take()
+		h.lasting++
 		if h.kept == nil {
 			h.kept = make(map[string]*kept)
 		}
 		h.kept[name] = k
+		p.serveLocked()
 	}
 	k.streams++
 	k.stop()
@@ -114,6 +116,7 @@ func (h *helper) unpinLocked(k *kept) {
 	if k.pins {
 		k.pins = false
 		k.done()
+		h.lasting--
 		h.leaveLocked()
 	}
 }

@@ -28,7 +28,7 @@ func having(set *filehelper.Set, name string) int {
 }
 
 func TestHelperStaysForWhatItHas(t *testing.T) {
-	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute, Complete: 2})
+	f := newFixture(t, filehelper.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, Complete: 2})
 	set := f.newSet()
 	lease := f.use(set, "a")
 	f.receive(lease, "unfinished", filehelper.Unfinished, time.Hour)
@@ -62,7 +62,7 @@ func TestHelperStaysForWhatItHas(t *testing.T) {
 // What is unfinished counts once, however many streams bring it, and until none does and it is complete, forgotten or
 // gone with its helper.
 func TestWhatIsUnfinishedIsCounted(t *testing.T) {
-	f := newFixture(t, filehelper.Options{PerSession: 1, Total: 1, Idle: time.Minute, Complete: 2})
+	f := newFixture(t, filehelper.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, Complete: 2})
 	set, counted := f.newSet(), 0
 	lease := f.use(set, "a")
 	errMany := errors.New("too many")

@@ -10,19 +10,23 @@ import (
 // Lease is the right to use a helper, which does not give way meanwhile.
 type Lease struct {
 	helper *helper
+	lasts  bool
 	once   sync.Once
 }
 
 // Conn is the connection to the helper. Calls on it fail with codes.Unavailable when the helper has ended.
 func (l *Lease) Conn() grpc.ClientConnInterface { return l.helper.conn }
 
-// Again returns one more lease of the same helper.
-func (l *Lease) Again() *Lease {
+// Lasting returns one more lease of the same helper, for as long as somebody wants: nobody waits for its end who wants
+// another helper.
+func (l *Lease) Lasting() *Lease {
 	p := l.helper.set.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.helper.take()
-	return &Lease{helper: l.helper}
+	l.helper.lasting++
+	p.serveLocked()
+	return &Lease{helper: l.helper, lasts: true}
 }
 
 // Closed reports whether the helper was ended because its session has.
@@ -42,6 +46,9 @@ func (l *Lease) Release() {
 		p := l.helper.set.pool
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if l.lasts {
+			l.helper.lasting--
+		}
 		l.helper.leaveLocked()
 	})
 }
@@ -57,4 +64,5 @@ func (h *helper) leaveLocked() {
 	if h.timer == nil {
 		h.timer = time.AfterFunc(p.options.Idle, func() { p.expire(h) })
 	}
+	p.serveLocked()
 }

@@ -14,11 +14,13 @@ import (
 
 // Options bound the helpers of a server.
 type Options struct {
-	// PerSession is how many a session may have, and Total how many there may be. 0: none.
-	PerSession, Total int
+	// PerPrincipal is how many a principal may have, and Total how many there may be. 0: none. Of an eighth of Total a
+	// principal gets one only that has none.
+	PerPrincipal, Total int
 	// Idle is how long one stays that nobody uses.
 	Idle time.Duration
-	// Patience is how long one may take to come up. 0: [DefaultPatience].
+	// Patience is how long one may take to come up, and how long somebody waits for one while all are in use. 0:
+	// [DefaultPatience].
 	Patience time.Duration
 	// Complete is how much a helper is found by of what was sent to it and is complete.
 	Complete int
@@ -46,9 +48,11 @@ type Pool struct {
 	options Options
 	working sync.WaitGroup // a goroutine for each helper, until nothing is left of it
 
-	mu     sync.Mutex
-	all    map[*helper]struct{} // guarded by mu; those in sets
-	closed bool                 // guarded by mu
+	mu      sync.Mutex
+	all     map[*helper]struct{} // guarded by mu; those in sets
+	groups  map[string]*group    // guarded by mu; by principal
+	waiting []*waiter            // guarded by mu; in the order in which they came
+	closed  bool                 // guarded by mu
 
 	places places
 }
@@ -77,7 +81,7 @@ func NewPool(options Options) *Pool {
 	if options.Patience == 0 {
 		options.Patience = DefaultPatience
 	}
-	return &Pool{options: options, all: make(map[*helper]struct{}), places: make(places, options.Total)}
+	return &Pool{options: options, all: make(map[*helper]struct{}), groups: make(map[string]*group), places: make(places, options.Total)}
 }
 
 // Close ends all helpers, has calls that use them fail, and waits until nothing is left of them.
@@ -95,10 +99,11 @@ func (p *Pool) Close() {
 
 // helper is one process, or one that is being started.
 type helper struct {
-	set *Set
-	key string
-	ctx context.Context // until it is not needed any more
-	end context.CancelCauseFunc
+	set   *Set
+	group *group
+	key   string
+	ctx   context.Context // until it is not needed any more
+	end   context.CancelCauseFunc
 
 	ready chan struct{} // closed when what follows is set
 	err   error         // it was not started
@@ -106,6 +111,7 @@ type helper struct {
 
 	// Guarded by the pool's mu.
 	users    int
+	lasting  int              // of them, for as long as somebody wants
 	used     time.Time        // by the last of them
 	timer    *time.Timer      // runs from the first time that nobody uses it on; see expire
 	kept     map[string]*kept // by name
@@ -117,9 +123,9 @@ func (p *Pool) run(h *helper, start Start) {
 	var process *sandbox.Helper
 	var conn *link
 	ctx, cancel := context.WithTimeoutCause(h.ctx, p.options.Patience, errTooLong)
-	err := h.set.places.take(ctx)
+	err := h.group.places.take(ctx)
 	if err == nil {
-		defer h.set.places.giveBack()
+		defer h.group.places.giveBack()
 		if err = p.places.take(ctx); err == nil {
 			defer p.places.giveBack()
 			process, conn, err = begin(ctx, start, p.options.MessageBytes)
@@ -153,6 +159,7 @@ func (p *Pool) drop(helpers ...*helper) {
 			emptied = append(emptied, h.set.emptied)
 		}
 	}
+	p.serveLocked()
 	p.mu.Unlock()
 	for _, tell := range emptied {
 		tell()
@@ -165,6 +172,7 @@ func (p *Pool) removeLocked(h *helper) bool {
 		return false
 	}
 	delete(p.all, h)
+	delete(h.group.all, h)
 	delete(h.set.byKey, h.key)
 	if h.timer != nil {
 		h.timer.Stop()

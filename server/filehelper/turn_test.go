@@ -1,0 +1,168 @@
+package filehelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/sandbox"
+)
+
+// queue is a pool whose helpers never come up, but first say so.
+type queue struct {
+	*Pool
+	started chan string
+	fail    chan struct{} // has the helper fail that is being started
+}
+
+var errNever = errors.New("it never comes up")
+
+func newQueue(t *testing.T, options Options) *queue {
+	q := &queue{Pool: NewPool(options), started: make(chan string, 100), fail: make(chan struct{})}
+	t.Cleanup(q.Close)
+	return q
+}
+
+// use has somebody use a helper in the background.
+func (q *queue) use(ctx context.Context, s *Set, key string) <-chan error {
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.Use(ctx, key, func(ctx context.Context) (*sandbox.Helper, error) {
+			q.started <- key
+			select {
+			case <-q.fail:
+				return nil, errNever
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		})
+		failed <- err
+	}()
+	return failed
+}
+
+// awaitWaiting waits until so many wait.
+func (q *queue) awaitWaiting(t *testing.T, n int) {
+	t.Helper()
+	for ctx := within(t); ; {
+		q.mu.Lock()
+		waiting := len(q.waiting)
+		q.mu.Unlock()
+		if waiting == n {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%d wait, not %d", waiting, n)
+		}
+	}
+}
+
+func TestWhoeverWaitsIsServedInTurn(t *testing.T) {
+	q := newQueue(t, Options{PerPrincipal: 1, Total: 2, Idle: time.Minute, Patience: time.Hour})
+	mine, mineToo, yours := q.NewSet("me", func() {}), q.NewSet("me", func() {}), q.NewSet("you", func() {})
+	ctx, cancel := context.WithCancelCause(within(t))
+	first := q.use(ctx, mine, "first")
+	order := []string{<-q.started}
+	var all []<-chan error
+	for i := range 5 {
+		s := mine
+		if i%2 == 1 {
+			s = mineToo
+		}
+		all = append(all, q.use(ctx, s, fmt.Sprint(i)))
+		q.awaitWaiting(t, i+1)
+	}
+	other := q.use(ctx, yours, "yours") // for whom there is room
+	order = append(order, <-q.started)
+	gone, goes := context.WithCancelCause(ctx)
+	givesUp := q.use(gone, mine, "gives up")
+	q.awaitWaiting(t, 6)
+	goes(errGivenUp)
+	if err := <-givesUp; !errors.Is(err, errGivenUp) {
+		t.Errorf("who gives up is told %v", err)
+	}
+	q.fail <- struct{}{}
+	q.fail <- struct{}{} // one of them is yours
+	if err := <-other; !errors.Is(err, errNever) {
+		t.Error(err)
+	}
+	if err := <-first; !errors.Is(err, errNever) {
+		t.Error(err)
+	}
+	for range all {
+		order = append(order, <-q.started)
+		if len(order) < 7 {
+			q.fail <- struct{}{}
+		}
+	}
+	if want := []string{"first", "yours", "0", "1", "2", "3", "4"}; !slices.Equal(order, want) {
+		t.Errorf("the order is %v, want %v", order, want)
+	}
+	cancel(errGivenUp)
+	for _, failed := range all {
+		if err := <-failed; !errors.Is(err, errNever) && !errors.Is(err, errGivenUp) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWaitingIsBounded(t *testing.T) {
+	q := newQueue(t, Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, Patience: time.Millisecond})
+	set, ctx := q.NewSet("me", func() {}), within(t)
+	q.options.Patience = time.Hour // of what comes first
+	first := q.use(ctx, set, "first")
+	<-q.started
+	q.options.Patience = time.Millisecond
+	err := <-q.use(ctx, set, "second")
+	if limit, is := errors.AsType[*LimitError](err); !is || limit.Limit != 1 || limit.Setting != "file_helpers_per_principal" {
+		t.Errorf("it is refused with %v", err)
+	}
+	q.options.Patience = time.Hour
+	third := q.use(ctx, set, "third")
+	q.awaitWaiting(t, 1)
+	set.Close()
+	for _, failed := range []<-chan error{first, third} {
+		if err := <-failed; !errors.Is(err, ErrClosed) {
+			t.Errorf("after the session it fails with %v", err)
+		}
+	}
+}
+
+// A principal who may have all helpers leaves some for those who have none, who need not wait.
+func TestSomeHelpersAreReserved(t *testing.T) {
+	const total = 2 * reservedShare
+	q := newQueue(t, Options{PerPrincipal: total, Total: total, Idle: time.Minute, Patience: time.Hour})
+	ctx, cancel := context.WithCancelCause(within(t))
+	var all sync.WaitGroup
+	use := func(set *Set, key string) {
+		failed := q.use(ctx, set, key)
+		all.Go(func() {
+			if err := <-failed; !errors.Is(err, errGivenUp) {
+				t.Errorf("%s fails with %v", key, err)
+			}
+		})
+	}
+	greedy := q.NewSet("greedy", func() {})
+	for i := range total - 1 {
+		use(greedy, fmt.Sprint(i))
+	}
+	for range total - 2 {
+		<-q.started
+	}
+	q.awaitWaiting(t, 1)
+	for i := range 2 {
+		late := q.NewSet(fmt.Sprint("late ", i), func() {})
+		use(late, "late")
+		if key := <-q.started; key != "late" {
+			t.Errorf("%s is served", key)
+		}
+		use(late, "more")
+		q.awaitWaiting(t, 2+i)
+	}
+	cancel(errGivenUp)
+	all.Wait()
+}
