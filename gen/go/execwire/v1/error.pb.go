@@ -284,7 +284,7 @@ const (
 	// to more directory entries than are looked at; metadata "limit" says how many.
 	// INVALID_ARGUMENT.
 	ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE ErrorReason = 98
-	// As many helpers for sandboxed calls about files are in use as the session, or
+	// As many helpers for sandboxed calls about files are in use as the principal, or
 	// the server, may have; metadata "limit" says how many, and "setting" what
 	// bounds them. Retry when calls have ended, or ask with policies that were used
 	// before. RESOURCE_EXHAUSTED.
