@@ -111,7 +111,7 @@ func (s Sources) findSignIn() (Credentials, error) {
 
 func noCredentials() error {
 	return &CredentialsError{Problem: "remote exec-server registration requires ChatGPT authentication; run `codex login` first",
-		Fix: "or name a file with a token for the registry with --remote-token-file", permanent: true}
+		Fix: "a hub of your own takes the token in the file that --remote-token-file names", permanent: true}
 }
 
 func checkedCredentials(c Credentials) (Credentials, error) {

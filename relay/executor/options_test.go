@@ -98,6 +98,21 @@ func TestNoCredentialsBeyondLoopback(t *testing.T) {
 	}
 }
 
+// Where plain text is allowed, the rendezvous may speak it too.
+func TestPlainTextThatIsAllowed(t *testing.T) {
+	const elsewhere = `{"executor_id":"machine-1","url":"ws://0.0.0.0:1/"}` // as good as loopback, and not called so
+	h := newHub(t)
+	h.register = answer(200, elsewhere)
+	r := h.start(t, withToken, func(o *executor.Options) { o.AllowPlainText = true })
+	r.next(executor.EventRegistered)
+	if _, ok := errors.AsType[*executor.ConnectError](r.next(executor.EventRetrying).Err); !ok {
+		t.Error("it connected")
+	}
+	if err := h.start(t, withToken).wait(); err == nil || !strings.Contains(err.Error(), "its url is ws:// to another host") {
+		t.Errorf("where it is not: %v", err)
+	}
+}
+
 func TestOptionsThatAreRight(t *testing.T) {
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("at once"))
