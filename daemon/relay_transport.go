@@ -17,6 +17,11 @@ import (
 // its stream is reset.
 const relayFlushTimeout = 5 * time.Second
 
+// plainMessageBytes is the largest message for a peer that does not take segments.
+// It goes in one frame, and one of more than 16 MiB would cost the executor its
+// websocket, with everybody's streams.
+const plainMessageBytes = 15 << 20
+
 // relayTransport is a connection of JSON-RPC in a stream of the relay.
 type relayTransport struct {
 	stream *relay.Stream
@@ -62,7 +67,12 @@ func (t *relayTransport) Receive() ([]byte, error) {
 }
 
 // Send implements [jsonrpc.Transport].
-func (t *relayTransport) Send(message []byte) error { return t.stream.Send(t.over, message) }
+func (t *relayTransport) Send(message []byte) error {
+	if len(message) > plainMessageBytes && len(message) > t.MessageLimit() {
+		return &messageTooLargeError{t.MessageLimit()}
+	}
+	return t.stream.Send(t.over, message)
+}
 
 // Begin implements [jsonrpc.Transport].
 func (t *relayTransport) Begin() (io.WriteCloser, error) {
@@ -70,7 +80,15 @@ func (t *relayTransport) Begin() (io.WriteCloser, error) {
 }
 
 // MessageLimit implements [jsonrpc.Bounded].
-func (t *relayTransport) MessageLimit() int { return t.limit }
+func (t *relayTransport) MessageLimit() int {
+	if t.stream.WaitReliable(ended(errAsked)) == nil {
+		return t.limit
+	}
+	return min(t.limit, plainMessageBytes)
+}
+
+// errAsked ends a wait that is for what is known already.
+var errAsked = errors.New("nothing is waited for")
 
 // Prove implements [jsonrpc.Transport]. Peers of the reference prove nothing.
 func (t *relayTransport) Prove(ctx context.Context) error {
@@ -131,11 +149,12 @@ var errAnswersFull = errors.New("too many large answers wait for clients of the 
 // Write implements io.Writer.
 func (m *relayMessage) Write(p []byte) (int, error) {
 	size := len(m.data) + len(p)
-	if size > m.transport.limit {
-		return 0, &messageTooLargeError{m.transport.limit}
-	}
 	if size > cap(m.data) {
-		room := min(max(2*cap(m.data), size), m.transport.limit)
+		limit := m.transport.MessageLimit()
+		if size > limit {
+			return 0, &messageTooLargeError{limit}
+		}
+		room := min(max(2*cap(m.data), size), limit)
 		if !m.transport.share.Hold(int64(room)) {
 			return 0, errAnswersFull
 		}

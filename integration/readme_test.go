@@ -43,20 +43,27 @@ func TestSandboxesCanBeVerified(t *testing.T) { runExamples(t, "docs/security.md
 func runExamples(t *testing.T, document string, least int) {
 	t.Helper()
 	server := serve(t)
-	examples := examplesOf(t, document)
-	if len(examples) < least {
-		t.Fatalf("%s has %d examples", document, len(examples))
-	}
 	here := strings.NewReplacer(
 		"bin/execwire", execwire,
 		"grpcurl", tool(t, "grpcurl"),
 		"127.0.0.1:7420", server.address(tcpDoor),
 	)
+	// Where the document relies on the default address.
+	runCommands(t, document, least, here, []string{"EXECWIRE_SERVER=" + server.urls[tcpDoor]})
+}
+
+// runCommands runs the commands of a document with what is different here, and
+// with variables.
+func runCommands(t *testing.T, document string, least int, here *strings.Replacer, variables []string) {
+	t.Helper()
+	examples := examplesOf(t, document)
+	if len(examples) < least {
+		t.Fatalf("%s has %d examples", document, len(examples))
+	}
 	for _, e := range examples {
 		t.Run(e.command, func(t *testing.T) {
 			shell := exec.CommandContext(testContext(t), "bash", "-c", here.Replace(e.command))
-			// Where the document relies on the default address.
-			shell.Env = append(os.Environ(), "EXECWIRE_SERVER="+server.urls[tcpDoor])
+			shell.Env = append(os.Environ(), variables...)
 			said, err := shell.Output()
 			if err != nil {
 				t.Fatalf("%v", err)

@@ -1,11 +1,15 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // projectMakefile is a project that says a lot while it is made, and takes some
@@ -71,5 +75,26 @@ func TestABuildThroughTheRelayWhileItIsCut(t *testing.T) {
 	}
 	if cuts < 4 {
 		t.Errorf("only %d connections were cut", cuts)
+	}
+}
+
+// A hub that is killed and started again is one more loss of websockets.
+func TestAHubThatIsStartedAgain(t *testing.T) {
+	waits(t)
+	f := newFleet(t)
+	c := newCommand(append(f.through("--"), shell("i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo $i; sleep 0.03; done; exit 3")...)...)
+	var stdout lockedBuffer
+	c.Stdout = &stdout
+	c.launch(t)
+	eventually(t, "it says something", func() bool { return strings.Count(stdout.String(), "\n") > 10 })
+	f.hub.send(t, unix.SIGKILL)
+	f.hub.await(t)
+	f.hub = newHub(t, nil, "--listen", f.hub.urls[hubDoor])
+	want := ""
+	for i := range 100 {
+		want += fmt.Sprintln(i + 1)
+	}
+	if code := c.await(t); code != 3 || stdout.String() != want {
+		t.Errorf("it ended with %d after %d lines: %s", code, strings.Count(stdout.String(), "\n"), c.errors.String())
 	}
 }

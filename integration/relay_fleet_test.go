@@ -47,7 +47,10 @@ func newHub(t testing.TB, settings []string, flags ...string) *command {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := prepare(exec.Command(binary, append([]string{"--listen", "http://127.0.0.1:0"}, flags...)...))
+	if len(flags) == 0 {
+		flags = []string{"--listen", "http://127.0.0.1:0"}
+	}
+	c := prepare(exec.Command(binary, flags...))
 	c.Env = append(c.Env, settings...)
 	c.listen(t, 1)
 	return c
@@ -102,6 +105,29 @@ func (f *fleet) cutting(interval time.Duration) (stop func() int) {
 		close(ended)
 		<-over
 		return f.near.cutCount() + f.far.cutCount() - before
+	}
+}
+
+// What the document about the relay tells to type does what it says.
+func TestTheFleetOfTheDocument(t *testing.T) {
+	f := newFleet(t)
+	f.executor.send(t, unix.SIGTERM)
+	f.executor.await(t)
+	f.executor = newCommand("serve", "--remote", f.url(), "--executor-id", executorID, "--label", "arch=amd64")
+	f.executor.launch(t)
+	f.awaitExecutor(t)
+	runCommands(t, "docs/remote.md", 3, strings.NewReplacer("bin/execwire", execwire, "http://127.0.0.1:7430", f.url()), nil)
+}
+
+// The processes of clients do not get what was shown to the hub.
+func TestSecretsForTheHubStayWithTheServer(t *testing.T) {
+	f := newFleet(t, "CODEX_EXEC_SERVER_REMOTE_BEARER_TOKEN=secret-for-the-hub", "CODEX_ACCESS_TOKEN=secret-too", "PLAIN=seen")
+	got := run(t, nil, append(f.through("--env-inherit", "all", "--"), "env")...)
+	if got.code != 0 || !strings.Contains(got.stdout, "PLAIN=seen") || strings.Contains(got.stdout, "secret-") {
+		t.Errorf("a process sees %+v", got)
+	}
+	if said := f.executor.errors.String(); strings.Contains(said, "secret-") {
+		t.Errorf("the log says %s", said)
 	}
 }
 

@@ -2,6 +2,9 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -150,4 +153,30 @@ func TestAHarnessOfTheReferenceThroughTheHub(t *testing.T) {
 		t.Errorf("the stream ended with %v", again.end())
 	}
 	f.resumePlainly(t, c.session)
+}
+
+// What does not fit into one frame is refused, with what to do instead, and
+// nobody loses a connection by it.
+func TestAPlainHarnessIsNotSentMoreThanAFrameHolds(t *testing.T) {
+	f := newFleet(t)
+	c := f.plainClient(t).initialize("")
+	path := filepath.Join(shortDir(t), "f")
+	for _, tt := range []struct {
+		size int64
+		fits bool
+	}{{10 << 20, true}, {12 << 20, false}, {100, true}} {
+		if err := os.WriteFile(path, make([]byte, tt.size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !tt.fits {
+			if refused := c.refused("fs/readFile", rpcParams{"path": path}, -32600); !strings.Contains(refused.Message, "fs/open") {
+				t.Errorf("refused with %q", refused.Message)
+			}
+			continue
+		}
+		var got struct{ DataBase64 []byte }
+		if c.result("fs/readFile", rpcParams{"path": path}, &got); int64(len(got.DataBase64)) != tt.size {
+			t.Errorf("read %d bytes of %d", len(got.DataBase64), tt.size)
+		}
+	}
 }
