@@ -97,7 +97,7 @@ func TestEveryMessageOnceAndInOrder(t *testing.T) {
 	streamsRun, streamsLost := 0, 0
 	scenarios(t, func(rng *rand.Rand) error {
 		most := 8 + rng.IntN(200)
-		streams, messages := 1+rng.IntN(3), 1+rng.IntN(15)
+		streams, messages := 1+rng.IntN(2), 1+rng.IntN(12)
 		first := firsts(rng)
 		end := func(role Role) *ours {
 			c := settings(rng, role, most)
@@ -133,15 +133,40 @@ func TestEveryMessageOnceAndInOrder(t *testing.T) {
 	}
 }
 
+// TestPlainPeers has either end of ours talk with the other of the reference,
+// over carriers that are perfect until they are cut: every message once and in
+// order, or the stream ends with the carrier.
+func TestPlainPeers(t *testing.T) {
+	scenarios(t, func(rng *rand.Rand) error {
+		most, streams, messages := 8+rng.IntN(200), 1+rng.IntN(2), 1+rng.IntN(40)
+		role := Role(rng.IntN(2))
+		c := settings(rng, role, most)
+		c.PlainQueueBytes, c.LargeBytes = 50*(most+messageOverhead), 150*(most+messageOverhead)
+		o, r := newOurs(rng, c, streams, messages, most), newReference(1-role, streams, messages, most)
+		o.peer, o.slow = r, rng.IntN(900)
+		w := &world{rng: rng, now: begin, parties: [2]party{o, r}, back: [2]time.Time{begin, begin}}
+		w.network = network{both: true, ordered: true, cut: rng.IntN(3) * rng.IntN(20), delay: w.upTo(time.Second), down: w.upTo(3 * time.Second), calm: begin.Add(20 * time.Second)}
+		if err := w.run(); err != nil {
+			return err
+		}
+		for _, one := range o.talks {
+			if end := one.line.flow.ended; end != nil && (!r.cut || end.Reason != ReasonCarrierLost && end.Reason != ReasonPeerSilent) {
+				return fmt.Errorf("our %v ended stream %s: %w", role, one.id, end)
+			}
+		}
+		return o.leave(w.now)
+	})
+}
+
 // TestSilenceEndsStreams has the network die in the middle: each end has all
 // messages, or a stream that ended because the peer is silent.
 func TestSilenceEndsStreams(t *testing.T) {
 	scenarios(t, func(rng *rand.Rand) error {
 		most := 8 + rng.IntN(200)
 		c := settings(rng, Harness, most)
-		h := newOurs(rng, c, 2, 20, most)
+		h := newOurs(rng, c, 1, 12, most)
 		c.Role = Executor
-		x := newOurs(rng, c, 0, 20, most)
+		x := newOurs(rng, c, 0, 12, most)
 		w := &world{rng: rng, now: begin, parties: [2]party{h, x}, network: hostileNetwork(rng), back: [2]time.Time{begin, begin}}
 		w.network.dead = true
 		w.network.calm = begin.Add(w.upTo(5 * time.Second))

@@ -26,7 +26,7 @@ type ours struct {
 	most     int // bytes of a message
 	slow     int // of 1000 times, the application does not receive
 	streams  int
-	peer     *ours // the other end
+	peer     interface{ lost() bool }
 	talks    []*talk
 	err      error
 	scratch  []byte

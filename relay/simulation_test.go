@@ -46,6 +46,7 @@ func (f *flights) Pop() any {
 // network is what frames suffer. Chances are of 1000.
 type network struct {
 	loss, twice, cut int
+	both             bool          // both carriers are cut, and come back, at the same time
 	ordered          bool          // frames do not overtake each other
 	delay, down      time.Duration // at most: of a frame, and between two carriers
 	calm             time.Time     // when it becomes perfect
@@ -120,7 +121,13 @@ func (w *world) transmit(from int) {
 			w.stalled[from] = w.now.Add(w.upTo(time.Second))
 		}
 		if w.chance(w.network.cut) {
-			w.drop(w.rng.IntN(2))
+			first := w.rng.IntN(2)
+			w.drop(first)
+			if w.network.both {
+				w.drop(1 - first)
+				w.back[from] = w.back[1-from]
+				continue
+			}
 		}
 		if !w.chance(w.network.loss) {
 			w.fly(from, b, w.upTo(w.network.delay))
@@ -134,8 +141,8 @@ func (w *world) transmit(from int) {
 func (w *world) fly(from int, b []byte, delay time.Duration) {
 	to := 1 - from
 	at := w.now.Add(time.Millisecond + delay)
-	if w.network.ordered && at.Before(w.latest[to]) {
-		at = w.latest[to]
+	if w.network.ordered && !at.After(w.latest[to]) {
+		at = w.latest[to].Add(1)
 	}
 	w.latest[to] = at
 	heap.Push(&w.air, flight{at: at, to: to, life: w.lives[to], b: slices.Clone(b)})

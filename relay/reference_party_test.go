@@ -1,0 +1,129 @@
+package relay
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
+)
+
+// reference is a peer that neither acknowledges nor repeats, and takes messages
+// as they come, whatever their numbers. Its streams end with its carrier.
+type reference struct {
+	role     Role
+	messages int // each way
+	most     int // bytes of a message
+	streams  int
+	talks    map[string]*referenceTalk
+	order    []string
+	frames   [][]byte
+	cut      bool // a carrier was lost, and its streams with it
+	err      error
+}
+
+type referenceTalk struct{ sent, received int }
+
+func newReference(role Role, streams, messages, most int) *reference {
+	r := &reference{role: role, messages: messages, most: most, streams: streams, talks: map[string]*referenceTalk{}}
+	if role == Harness {
+		for i := range streams {
+			id := string(rune('a' + i))
+			r.begin(id)
+			r.emit(&relayv1.RelayMessageFrame{StreamId: id, Body: &relayv1.RelayMessageFrame_Resume{Resume: &relayv1.RelayResume{}}})
+		}
+	}
+	return r
+}
+
+func (r *reference) begin(id string) *referenceTalk {
+	r.talks[id] = &referenceTalk{}
+	r.order = append(r.order, id)
+	return r.talks[id]
+}
+
+func (r *reference) emit(f *relayv1.RelayMessageFrame) {
+	f.Version = 1
+	b, err := proto.Marshal(f)
+	if err != nil {
+		panic(err)
+	}
+	r.frames = append(r.frames, b)
+}
+
+func (r *reference) attach(time.Time) {}
+
+func (r *reference) detach(time.Time) {
+	r.cut = true
+	clear(r.talks)
+	r.frames, r.order = nil, nil
+}
+
+func (r *reference) hear(_ time.Time, b []byte) {
+	var f relayv1.RelayMessageFrame
+	if err := proto.Unmarshal(b, &f); err != nil {
+		r.err = err
+		return
+	}
+	one := r.talks[f.GetStreamId()]
+	data := f.GetData()
+	switch {
+	case f.GetReset_() != nil:
+		delete(r.talks, f.GetStreamId())
+	case data == nil, one == nil && r.role == Harness:
+	case data.GetSegmentCount() != 1 || data.GetSegmentIndex() != 0:
+		r.err = fmt.Errorf("the reference %v was sent a segmented message", r.role)
+	default:
+		if one == nil {
+			one = r.begin(f.GetStreamId())
+		}
+		if want := text(f.GetStreamId(), 1-r.role, one.received, r.most); !bytes.Equal(data.GetPayload(), want) {
+			r.err = fmt.Errorf("the reference %v got %.30q on stream %s, want %.30q", r.role, data.GetPayload(), f.GetStreamId(), want)
+		}
+		one.received++
+	}
+}
+
+func (r *reference) next(time.Time) []byte {
+	if len(r.frames) == 0 {
+		return nil
+	}
+	b := r.frames[0]
+	r.frames = r.frames[1:]
+	return b
+}
+
+func (r *reference) deadline() time.Time { return time.Time{} }
+func (r *reference) strike(time.Time)    {}
+
+// act sends a message of each stream.
+func (r *reference) act(time.Time) {
+	if r.cut && r.role == Harness {
+		return
+	}
+	for _, id := range r.order {
+		if one := r.talks[id]; one != nil && one.sent < r.messages {
+			r.emit(&relayv1.RelayMessageFrame{StreamId: id, Body: &relayv1.RelayMessageFrame_Data{Data: &relayv1.RelayData{
+				Seq: uint32(one.sent), SegmentCount: 1, Payload: text(id, r.role, one.sent, r.most)}}})
+			one.sent++
+		}
+	}
+}
+
+func (r *reference) finished() bool {
+	if r.cut {
+		return true
+	}
+	for _, one := range r.talks {
+		if one.sent < r.messages || one.received < r.messages {
+			return false
+		}
+	}
+	return len(r.order) == r.streams
+}
+
+func (r *reference) lost() bool { return r.cut }
+
+func (r *reference) check() error { return r.err }
