@@ -74,6 +74,9 @@ func (c *conn) meaning(err error) error {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (written int, err error) {
+	if isDone(c.closed) {
+		return 0, net.ErrClosed
+	}
 	limit := min(c.stream.endpoint.table.config.SegmentBytes, c.stream.endpoint.table.config.MessageBytes)
 	for len(p) > 0 {
 		n := min(len(p), limit)

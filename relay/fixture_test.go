@@ -37,6 +37,11 @@ func (p *pipeEnd) Receive() ([]byte, error) {
 	case b := <-p.in.frames:
 		return b, nil
 	case <-p.in.over:
+	}
+	select {
+	case b := <-p.in.frames: // what was sent before the end
+		return b, nil
+	default:
 		return nil, net.ErrClosed
 	}
 }
@@ -134,6 +139,21 @@ func expect(t testing.TB, s *Stream, want string) {
 	}
 	if string(got) != want {
 		t.Fatalf("got %d bytes %.60q, want %d bytes %.60q", len(got), got, len(want), want)
+	}
+}
+
+// eventually waits until something holds of a stream, that is looked at whenever
+// the stream has changed.
+func eventually(t testing.TB, s *Stream, holds func(*line) bool) {
+	t.Helper()
+	ctx := within(t)
+	s.endpoint.mu.Lock()
+	defer s.endpoint.mu.Unlock()
+	for !holds(s.line) {
+		if ctx.Err() != nil {
+			t.Fatal(context.Cause(ctx))
+		}
+		s.endpoint.wait(ctx.Done(), &s.changed)
 	}
 }
 

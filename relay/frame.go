@@ -206,7 +206,7 @@ func (v field) text(to *[]byte) error {
 func fields(b []byte, do func(protowire.Number, field) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
+		if n < 0 || number > protowire.MaxValidNumber {
 			return errNotProtobuf
 		}
 		b = b[n:]

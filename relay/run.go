@@ -89,9 +89,12 @@ func (e *Endpoint) read(c Carrier) error {
 func (e *Endpoint) hear(b []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
 	now := time.Now()
 	err := errNotBinary
-	if b != nil && !e.closed {
+	if b != nil {
 		err = e.table.hear(now, b)
 	}
 	if err != nil {

@@ -1,0 +1,87 @@
+package relay
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"golang.org/x/net/nettest"
+)
+
+// conns returns the two ends of a stream as connections.
+func conns(t testing.TB, c Config) (harness, executor net.Conn, stop func()) {
+	h, err := NewEndpoint(Config{Role: Harness, SegmentBytes: c.SegmentBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := NewEndpoint(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := connect(t, h, x)
+	s := opened(t, h)
+	send(t, s, "x")
+	p := accept(t, x)
+	expect(t, p, "x")
+	return NewConn(s), NewConn(p), func() {
+		_ = h.Close(ReasonGoingAway)
+		_ = x.Close(ReasonGoingAway)
+		cut()
+	}
+}
+
+// TestConn is what any connection has to do.
+func TestConn(t *testing.T) {
+	for name, turned := range map[string]bool{"harness": false, "executor": true} {
+		t.Run(name, func(t *testing.T) {
+			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
+				a, b, stop := conns(t, Config{})
+				if turned {
+					a, b = b, a
+				}
+				return a, b, stop, nil
+			})
+		})
+	}
+}
+
+// TestConnCloses shows that what was written before a close arrives, and then the
+// end of file, while the carrier is cut.
+func TestConnCloses(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
+	cut := connect(t, h, x)
+	s := opened(t, h)
+	send(t, s, "x")
+	p := accept(t, x)
+	expect(t, p, "x")
+	a, b := NewConn(s), NewConn(p)
+	cut()
+	sent := bytes.Repeat([]byte("0123456789"), 100_000)
+	if _, err := a.Write(sent); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Write(sent); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("writing to what was closed: %v", err)
+	}
+	connect(t, h, x)
+	if got, err := io.ReadAll(b); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("%d bytes of %d came, %v", len(got), len(sent), err)
+	}
+	expectReset(t, s, ReasonClosed, false)
+}
+
+// TestConnEndsByOtherResets shows that only a close is the end of file.
+func TestConnEndsByOtherResets(t *testing.T) {
+	a, b, stop := conns(t, Config{})
+	defer stop()
+	a.(*conn).stream.Reset(ReasonExecutorGone)
+	_, err := b.Read(make([]byte, 1))
+	if reset, is := errors.AsType[*ResetError](err); !is || reset.Reason != ReasonExecutorGone {
+		t.Errorf("the end is %v", err)
+	}
+}

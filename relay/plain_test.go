@@ -1,0 +1,191 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
+)
+
+// bare has an endpoint serve a carrier whose other end the test is.
+func bare(t *testing.T, e *Endpoint) *pipeEnd {
+	here, there := pipe()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = e.Run(context.Background(), here) })
+	t.Cleanup(func() {
+		_ = there.Close(0, "")
+		serving.Wait()
+	})
+	return there
+}
+
+// say sends a frame as the reference does.
+func say(t *testing.T, to *pipeEnd, f *relayv1.RelayMessageFrame) {
+	t.Helper()
+	f.Version = 1
+	b, err := proto.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Send(b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sayData sends a message as the reference does.
+func sayData(t *testing.T, to *pipeEnd, id string, seq uint32, payload string) {
+	t.Helper()
+	say(t, to, &relayv1.RelayMessageFrame{StreamId: id, Body: &relayv1.RelayMessageFrame_Data{
+		Data: &relayv1.RelayData{Seq: seq, SegmentCount: 1, Payload: []byte(payload)}}})
+}
+
+// hear returns the next frame, and wants it to be of this stream.
+func hear(t *testing.T, from *pipeEnd, id string) *relayv1.RelayMessageFrame {
+	t.Helper()
+	b, err := from.Receive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := new(relayv1.RelayMessageFrame)
+	if err := proto.Unmarshal(b, f); err != nil {
+		t.Fatal(err)
+	}
+	if f.GetStreamId() != id {
+		t.Fatalf("the frame %v is not of stream %s", f, id)
+	}
+	return f
+}
+
+// TestPlainHarness talks to an executor as the reference does.
+func TestPlainHarness(t *testing.T) {
+	x := endpoint(t, Config{})
+	peer := bare(t, x)
+	say(t, peer, &relayv1.RelayMessageFrame{StreamId: "s", Body: &relayv1.RelayMessageFrame_Resume{Resume: &relayv1.RelayResume{}}})
+	sayData(t, peer, "s", 0, "hello")
+	p := accept(t, x)
+	expect(t, p, "hello")
+	// Numbers say nothing, and a repetition is a message.
+	for _, seq := range []uint32{1, 1, 0, 7} {
+		sayData(t, peer, "s", seq, "again")
+		expect(t, p, "again")
+	}
+	large := strings.Repeat("x", 200_000)
+	send(t, p, large)
+	if f := hear(t, peer, "s"); string(f.GetData().GetPayload()) != large || f.GetData().GetSegmentCount() != 1 || f.GetAck()|f.GetAckBits() != 0 {
+		t.Errorf("the answer is %.200v", f)
+	}
+	// A segment is dropped; after a reset the id begins anew.
+	say(t, peer, &relayv1.RelayMessageFrame{StreamId: "s", Body: &relayv1.RelayMessageFrame_Data{
+		Data: &relayv1.RelayData{SegmentCount: 2, Payload: []byte("half")}}})
+	say(t, peer, &relayv1.RelayMessageFrame{StreamId: "s", Body: &relayv1.RelayMessageFrame_Reset_{Reset_: &relayv1.RelayReset{Reason: "done"}}})
+	expectReset(t, p, "done", true)
+	sayData(t, peer, "s", 0, "new")
+	p = accept(t, x)
+	expect(t, p, "new")
+	if err := p.Send(within(t), []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	if f := hear(t, peer, "s"); f.GetData().GetSeq() != 0 {
+		t.Errorf("the first message of a new stream is %v", f)
+	}
+	_ = peer.Close(0, "")
+	expectReset(t, p, ReasonCarrierLost, false)
+}
+
+// TestPlainExecutor has a harness of ours find out that its peer is plain.
+func TestPlainExecutor(t *testing.T) {
+	h := endpoint(t, Config{Role: Harness})
+	peer := bare(t, h)
+	s, err := h.Open("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := hear(t, peer, "s"); f.GetResume() == nil || f.GetResume().GetNextSeq() != 0 || f.GetAck() != none {
+		t.Errorf("the first frame is %v", f)
+	}
+	send(t, s, "hello")
+	for f := hear(t, peer, "s"); ; f = hear(t, peer, "s") {
+		if f.GetResume() == nil {
+			if string(f.GetData().GetPayload()) != "hello" || f.GetData().GetSeq() != 0 {
+				t.Errorf("the first message is %v", f)
+			}
+			break
+		}
+	}
+	sayData(t, peer, "s", 0, "world")
+	if err := s.WaitReliable(within(t)); !errors.Is(err, ErrPlainPeer) {
+		t.Errorf("the peer is taken for one that acknowledges: %v", err)
+	}
+	if err := s.WaitAcknowledged(within(t)); !errors.Is(err, ErrPlainPeer) {
+		t.Errorf("the peer is taken for one that acknowledges: %v", err)
+	}
+	expect(t, s, "world")
+	_ = peer.Close(0, "")
+	expectReset(t, s, ReasonCarrierLost, false)
+}
+
+// TestPlainPeerOverflows sends more than is received, and shows that others do
+// not suffer.
+func TestPlainPeerOverflows(t *testing.T) {
+	x := endpoint(t, Config{PlainQueueBytes: 10_000})
+	peer := bare(t, x)
+	sayData(t, peer, "other", 0, "hello")
+	other := accept(t, x)
+	for i := range 12 {
+		sayData(t, peer, "s", uint32(i), strings.Repeat("x", 1000))
+	}
+	if f := hear(t, peer, "s"); f.GetReset_().GetReason() != ReasonReceiveOverflow {
+		t.Errorf("the answer is %v", f)
+	}
+	expect(t, other, "hello")
+}
+
+// TestLateAcknowledgement has a peer show only when it has received something
+// that it acknowledges, as one that counts from 0 cannot do before.
+func TestLateAcknowledgement(t *testing.T) {
+	x := endpoint(t, Config{})
+	peer := bare(t, x)
+	sayData(t, peer, "s", 0, "hello")
+	p := accept(t, x)
+	expect(t, p, "hello")
+	send(t, p, "one")
+	send(t, p, "two")
+	hear(t, peer, "s")
+	hear(t, peer, "s")
+	say(t, peer, &relayv1.RelayMessageFrame{StreamId: "s", Ack: 1, Body: &relayv1.RelayMessageFrame_Data{
+		Data: &relayv1.RelayData{Seq: 1, SegmentCount: 2, Payload: []byte("in ")}}})
+	say(t, peer, &relayv1.RelayMessageFrame{StreamId: "s", Ack: 1, Body: &relayv1.RelayMessageFrame_Data{
+		Data: &relayv1.RelayData{Seq: 2, SegmentIndex: 1, SegmentCount: 2, Payload: []byte("segments")}}})
+	expect(t, p, "in segments")
+	if err := p.WaitAcknowledged(within(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHostileAcknowledgements has a peer acknowledge what it was never sent.
+func TestHostileAcknowledgements(t *testing.T) {
+	for name, f := range map[string]*relayv1.RelayMessageFrame{
+		"ack":         {Ack: 1},
+		"far ack":     {Ack: 1 << 30},
+		"bits":        {Ack: none, AckBits: 1 << 5},
+		"bits beyond": {Ack: 0, AckBits: 1},
+	} {
+		x := endpoint(t, Config{})
+		peer := bare(t, x)
+		say(t, peer, &relayv1.RelayMessageFrame{StreamId: "s", Ack: none, Body: &relayv1.RelayMessageFrame_Data{
+			Data: &relayv1.RelayData{SegmentCount: 1, Payload: []byte("hello")}}})
+		p := accept(t, x)
+		send(t, p, "one")
+		f.StreamId, f.Body = "s", &relayv1.RelayMessageFrame_AckFrame{AckFrame: &relayv1.RelayAck{}}
+		say(t, peer, f)
+		expect(t, p, "hello")
+		if _, err := p.Receive(within(t)); err == nil || p.Err().(*ResetError).Reason != ReasonProtocolError {
+			t.Errorf("%s: the stream ended with %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSettingsOutsideTheirRange(t *testing.T) {
+	for name, c := range map[string]Config{
+		"Role":              {Role: 2},
+		"SegmentBytes":      {SegmentBytes: -1},
+		"WindowFrames":      {WindowFrames: 33},
+		"WindowBytes":       {WindowBytes: -1},
+		"MessageBytes":      {MessageBytes: 1<<30 + 1},
+		"QueueBytes":        {QueueBytes: -1},
+		"PlainQueueBytes":   {PlainQueueBytes: -1},
+		"LargeBytes":        {LargeBytes: -1},
+		"Streams":           {Streams: 1<<20 + 1},
+		"SilenceTimeout":    {SilenceTimeout: -1},
+		"HeartbeatInterval": {HeartbeatInterval: 16 * time.Second},
+		"ProbeTimeout":      {ProbeTimeout: time.Hour},
+	} {
+		_, err := NewEndpoint(c)
+		if refused, is := errors.AsType[*ConfigError](err); !is || refused.Name != name || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := NewEndpoint(Config{SegmentBytes: 2, WindowBytes: 1}); err == nil {
+		t.Error("segments that are larger than the window were accepted")
+	}
+}
+
+func TestCallsThatAreRefused(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness, Streams: 2, MessageBytes: 10}), endpoint(t, Config{})
+	if _, err := x.Open(""); !errors.Is(err, ErrRole) {
+		t.Errorf("an executor opened a stream: %v", err)
+	}
+	if _, err := h.Accept(t.Context()); !errors.Is(err, ErrRole) {
+		t.Errorf("a harness accepted a stream: %v", err)
+	}
+	for _, id := range []string{" a", "\xff", strings.Repeat("a", 129)} {
+		_, err := h.Open(id)
+		if refused, is := errors.AsType[*StreamIDError](err); !is || refused.ID != id {
+			t.Errorf("stream id %q: %v", id, err)
+		}
+	}
+	s, err := h.Open("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Open("a"); !errors.Is(err, ErrStreamExists) {
+		t.Errorf("a stream was opened twice: %v", err)
+	}
+	if err := s.Send(t.Context(), nil); !errors.Is(err, ErrEmptyMessage) {
+		t.Errorf("an empty message was sent: %v", err)
+	}
+	err = s.Send(t.Context(), make([]byte, 11))
+	if limit, is := errors.AsType[*LimitError](err); !is || limit.Name != "MessageBytes" || limit.Limit != 10 {
+		t.Errorf("a message beyond the limit was sent: %v", err)
+	}
+	if _, err := h.Open("b"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.Open("c")
+	if limit, is := errors.AsType[*LimitError](err); !is || limit.Name != "Streams" || limit.Limit != 2 {
+		t.Errorf("a stream beyond the limit was opened: %v", err)
+	}
+	s.Reset("")
+	expectReset(t, s, ReasonClosed, false)
+	if _, err := h.Open("a"); !errors.Is(err, ErrStreamExists) {
+		t.Errorf("the id of a stream that has just ended was used again: %v", err)
+	}
+	if _, err := h.Open("c"); err != nil {
+		t.Errorf("the place of a stream that has ended was not free: %v", err)
+	}
+	if err := h.Close(ReasonGoingAway); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.Open("d"); !errors.Is(err, ErrClosed) {
+		t.Errorf("a stream was opened at an endpoint that is closed: %v", err)
+	}
+}
+
+func TestStreamsBeyondTheLimitOfTheExecutor(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{Streams: 2})
+	connect(t, h, x)
+	a, b, c := opened(t, h), opened(t, h), opened(t, h)
+	send(t, a, "a")
+	send(t, b, "b")
+	pa, pb := accept(t, x), accept(t, x)
+	send(t, c, "c")
+	expectReset(t, c, ReasonStreamLimit, true)
+	expect(t, pa, "a")
+	expect(t, pb, "b")
+	pa.Reset(ReasonClosed)
+	expectReset(t, a, ReasonClosed, true)
+	d := opened(t, h)
+	send(t, d, "d")
+	expect(t, accept(t, x), "d")
+}
+
+func TestMessageTooLargeForThePeer(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{MessageBytes: 100_000})
+	connect(t, h, x)
+	s, other := opened(t, h), opened(t, h)
+	send(t, s, strings.Repeat("x", 100_000))
+	p := accept(t, x)
+	expect(t, p, strings.Repeat("x", 100_000))
+	send(t, s, strings.Repeat("x", 100_001))
+	expectReset(t, s, ReasonMessageTooLarge, true)
+	expectReset(t, p, ReasonMessageTooLarge, false)
+	send(t, other, "goes on")
+	expect(t, accept(t, x), "goes on")
+}
+
+// TestMessageThatIsCut ends the context of a Send that has sent a part.
+func TestMessageThatIsCut(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness, MessageBytes: 100 << 20}), endpoint(t, Config{QueueBytes: 1})
+	connect(t, h, x)
+	s := opened(t, h)
+	send(t, s, "first")
+	p := accept(t, x)
+	// The queue of the peer is full of what nobody receives, then the window.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	sent := make(chan error, 1)
+	go func() { sent <- s.Send(ctx, make([]byte, 50<<20)) }()
+	why := errors.New("changed my mind")
+	eventually(t, s, func(one *line) bool { return len(one.send.queue) == DefaultWindowFrames })
+	cancel(why)
+	if err := <-sent; !errors.Is(err, why) {
+		t.Errorf("the error is %v", err)
+	}
+	expectReset(t, s, ReasonMessageCut, false)
+	expect(t, p, "first")
+	expectReset(t, p, ReasonMessageCut, true)
+}
+
+// TestWhatIsNoFrame shows that a carrier lives on, and that a log is not filled.
+func TestWhatIsNoFrame(t *testing.T) {
+	var log bytes.Buffer
+	h := endpoint(t, Config{Role: Harness})
+	x := endpoint(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	x.hear(nil)
+	for range 1000 {
+		x.hear([]byte("garbage"))
+	}
+	connect(t, h, x)
+	s := opened(t, h)
+	send(t, s, "hello")
+	expect(t, accept(t, x), "hello")
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if lines := strings.Count(log.String(), "\n"); lines == 0 || lines > 900 || !strings.Contains(log.String(), errNotBinary.Error()) {
+		t.Errorf("%d lines: %.300s", lines, log.String())
+	}
+}
