@@ -64,7 +64,7 @@ func (f *flow) recognise(now time.Time, in *frame) {
 		f.cut = false
 		f.send.loseSince(now)
 	}
-	f.ackNow = true
+	f.ackNow = f.ackNow || f.config.Role == Executor // so that it is known at once
 	f.arm(now)
 }
 
