@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,6 +167,8 @@ func TestASupersededExecutorEnds(t *testing.T) {
 func TestARendezvousThatAnswersNoPingIsGivenUp(t *testing.T) {
 	h := newHub(t)
 	silent := make(chan struct{})
+	speak := sync.OnceFunc(func() { close(silent) })
+	t.Cleanup(speak)
 	h.meet = func(n int, c *wsconn.Conn) {
 		if n == 1 {
 			<-silent // who does not receive answers no ping
@@ -179,7 +182,7 @@ func TestARendezvousThatAnswersNoPingIsGivenUp(t *testing.T) {
 	r.next(executor.EventRegistered)
 	r.next(executor.EventConnected)
 	e := r.next(executor.EventRetrying)
-	close(silent)
+	speak()
 	if silent, ok := errors.AsType[*executor.SilentError](e.Err); !ok || silent.For != 10*time.Millisecond {
 		t.Errorf("%v, want a SilentError", e.Err)
 	}
@@ -201,6 +204,7 @@ func TestTheEndOfTheContextEndsEverything(t *testing.T) {
 	t.Run("while connecting", func(t *testing.T) {
 		h := newHub(t)
 		asked, proceed := make(chan struct{}), make(chan struct{})
+		t.Cleanup(func() { close(proceed) })
 		h.upgrade = func(int, http.ResponseWriter) bool { close(asked); <-proceed; return true }
 		r := h.start(t)
 		<-asked
@@ -208,7 +212,6 @@ func TestTheEndOfTheContextEndsEverything(t *testing.T) {
 		if err := r.wait(); err != nil {
 			t.Errorf("Run = %v", err)
 		}
-		close(proceed)
 	})
 	t.Run("while waiting", func(t *testing.T) {
 		h := newHub(t)
