@@ -149,6 +149,34 @@ func TestSignalsReachAConfinedProgram(t *testing.T) {
 	})
 }
 
+// A group that was stopped has the program alone continued, or killed: who stands for it tells its end all the same.
+func TestAProgramEndsWhoseGroupWasStopped(t *testing.T) {
+	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
+		by := confine(readOnly)
+		for name, signals := range map[string][]syscall.Signal{
+			"continued": {syscall.SIGCONT, syscall.SIGTERM}, "killed": {syscall.SIGKILL}, "killed later": {syscall.SIGTERM, syscall.SIGKILL},
+		} {
+			for _, stopped := range []Target{TargetGroup, TargetForeground} {
+				p := start(t, onTerminal(confined(program("trap-term"), by), 0, 0))
+				listen(t, p).until("ready")
+				if err := p.Signal(syscall.SIGSTOP, stopped); err != nil {
+					t.Fatal(err)
+				}
+				for _, sig := range signals {
+					if err := p.Signal(sig, TargetProcess); err != nil {
+						t.Errorf("%s, signal %v: %v", name, sig, err)
+					}
+				}
+				record := exit(t, p)
+				killed := record.Signal == syscall.SIGKILL || record.Code == 128+int(syscall.SIGKILL)
+				if record.Code != 7 && !killed || killed != (name != "continued") || record.Cause != CauseExited {
+					t.Errorf("%s: %+v", name, record)
+				}
+			}
+		}
+	})
+}
+
 // A confined terminal is that of the program: its size, changes of that, its keys and its jobs.
 func TestAConfinedProcessHasItsTerminal(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {

@@ -100,3 +100,30 @@ func (p *Process) signalProgramsGroup(sig syscall.Signal) error {
 	}
 	return signalError(err)
 }
+
+// continueStandIns lets those go on who stand for the program, and were stopped with its group: nobody else would, if the
+// program alone is continued or killed, and they would never tell of its end.
+func (p *Process) continueStandIns() error {
+	procs, err := readProcs()
+	if err != nil {
+		return signalError(err)
+	}
+	for _, found := range procs {
+		if found.ppid != p.pid {
+			continue
+		}
+		fd, err := openExactly(found)
+		if err != nil {
+			continue // it has ended
+		}
+		if p.mu.Lock(); !p.reaped { // then the number of its parent was the leader's all the time
+			_ = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
+		}
+		p.mu.Unlock()
+		_ = unix.Close(fd)
+	}
+	if err := p.sendPidfd(unix.SIGCONT, 0); KindOf(err) != AlreadyExited {
+		return err
+	}
+	return nil
+}

@@ -30,13 +30,22 @@ func (p *Process) Signal(sig syscall.Signal, target Target) error {
 		if err := p.signalGroup(sig); err != nil || !p.isStoodFor() {
 			return err
 		}
-		return p.signalProgramsGroup(sig)
+		if err := p.signalProgramsGroup(sig); err != nil {
+			return err
+		}
 	case TargetProcess:
 		return p.signalLeader(sig)
 	case TargetForeground:
-		return p.signalForeground(sig)
+		if err := p.signalForeground(sig); err != nil {
+			return err
+		}
+	default:
+		return &Error{Kind: InvalidArgument, Field: "target", Err: fmt.Errorf("%d is no target", target), verb: "signal process"}
 	}
-	return &Error{Kind: InvalidArgument, Field: "target", Err: fmt.Errorf("%d is no target", target), verb: "signal process"}
+	if sig == unix.SIGSTOP && p.isStoodFor() {
+		return p.continueStandIns()
+	}
+	return nil
 }
 
 func (p *Process) signalLeader(sig syscall.Signal) error {
