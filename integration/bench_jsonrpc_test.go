@@ -140,9 +140,16 @@ func (b *bench) receiveFrames(bare *benchPeer, way string) {
 	_ = s.conn.Close()
 }
 
+// benchMessages carries messages of JSON-RPC.
+type benchMessages interface {
+	send(opcode byte, message []byte)
+	// next returns the next message, until the next call.
+	next() ([]byte, error)
+}
+
 // receiveOutputJSON runs a process and checks that its output is whole and its
 // notifications are in order, without decoding them.
-func (b *bench) receiveOutputJSON(c *benchRPC) {
+func (b *bench) receiveOutputJSON(c benchMessages) {
 	b.Helper()
 	id := processID()
 	c.send(opText, fmt.Appendf(nil, `{"id":1,"method":"process/start","params":%s}`,

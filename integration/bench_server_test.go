@@ -45,9 +45,9 @@ func (b *bench) startBare() *benchPeer {
 }
 
 // said reports whether a server has said all of where it listens: the two
-// transports of gRPC, or a websocket.
+// transports of gRPC, a websocket, or where a hub does.
 func (p *benchPeer) said() bool {
-	return p.urls[jsonRPC] != "" || len(p.urls) == len(benchTransports)
+	return p.urls[jsonRPC] != "" || p.urls[throughHub] != "" || len(p.urls) == len(benchTransports)
 }
 
 // startPeer runs a server that prints the URLs of its listeners, and waits until
@@ -71,6 +71,8 @@ func (b *bench) startPeer(settings []string, program string, arguments ...string
 		switch url := lines.Text(); {
 		case strings.HasPrefix(url, "ws:"):
 			p.urls[jsonRPC] = url
+		case strings.HasPrefix(url, "http:"):
+			p.urls[throughHub] = url
 		case strings.HasPrefix(url, "unix:"):
 			p.urls["unix"] = url
 		case strings.HasPrefix(url, "grpc:"):

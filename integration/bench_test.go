@@ -43,6 +43,7 @@ var budgetRows = []budgetRow{
 	{"stalled", measureStalled},
 	{"stalled-jsonrpc", measureStalledJSON},
 	{"first-answer", measureFirstAnswer},
+	{"relay", measureRelay},
 }
 
 // BenchmarkBudgets measures every row once and, if EXECWIRE_BENCH_TABLE names a
