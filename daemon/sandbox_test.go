@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/execwire/execwire/client"
@@ -271,4 +273,48 @@ func TestNothingRunsWhereNothingConfines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A helper that does not end by itself, as one whose file system does not answer, is
+// ended with the server, which does not give up on it first.
+func TestAServerEndsWithAHelperThatHangs(t *testing.T) {
+	e, dir := embed(t, func(c *config.Config) { c.SandboxBackends = []string{"landlock"} }), t.TempDir()
+	policy := client.Sandbox{}.Policy()
+	if _, err := client.New(e.Conn()).Files().GetMetadata(e.ctx, &execwirev1.GetMetadataRequest{Path: dir, Sandbox: policy}); err != nil {
+		t.Fatal(err)
+	}
+	pid := childCalled(t, "execwire-file-helper")
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("the helper goes on: %v", err)
+	}
+}
+
+// childCalled finds the child of this program that has a name.
+func childCalled(t *testing.T, name string) (pid int) {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // of a thread that has ended there are none
+		for child := range strings.FieldsSeq(string(children)) {
+			argv, _ := os.ReadFile("/proc/" + child + "/cmdline")
+			if called, _, _ := strings.Cut(string(argv), "\x00"); called == name {
+				if pid, err = strconv.Atoi(child); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if pid == 0 {
+		t.Fatalf("there is no child called %s", name)
+	}
+	return pid
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 const (
@@ -18,13 +20,16 @@ const (
 	// handlerTimeout is how long handlers may take to return once their clients
 	// were cut off. They do at once, but for those that hang in the system.
 	handlerTimeout = 2 * time.Second
+	// leftTimeout is how long what handlers left behind may take to end: helpers
+	// that do not end by themselves are ended by force.
+	leftTimeout = handlerTimeout + sandbox.HelperPatience
 )
 
 var (
 	// errFlush ends the wait for clients that do not receive it.
 	errFlush = errors.New("clients did not receive the end of their processes in time")
 	// errHandlers ends the wait for handlers that do not return.
-	errHandlers = fmt.Errorf("failed to wait for calls that hang in the system, perhaps on a file system that does not answer: gave up after %v", handlerTimeout)
+	errHandlers = fmt.Errorf("failed to wait for calls that hang in the system, perhaps on a file system that does not answer: gave up after %v, or %v where processes of this program make them", handlerTimeout, leftTimeout)
 )
 
 // endProcesses kills what runs and waits until it is gone.
@@ -50,7 +55,7 @@ func (d *Daemon) closeServices() error {
 		d.server.Close()
 		d.sandboxes.Close()
 	})
-	if !within(handlerTimeout, done) {
+	if !within(leftTimeout, done) {
 		return errHandlers
 	}
 	return nil

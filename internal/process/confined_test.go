@@ -247,25 +247,7 @@ func TestASandboxThatCannotBeMadeStartsNothing(t *testing.T) {
 
 // The end of the caller ends a start that hangs.
 func TestAStartThatHangsEndsWithItsCaller(t *testing.T) {
-	dir := directory(t)
-	bwrap := filepath.Join(dir, "bwrap")
-	real := "/usr/bin/bwrap"
-	if err := os.WriteFile(bwrap, []byte("#!/bin/sh\n[ -e "+dir+"/hang ] && exec sleep 1000\nexec "+real+" \"$@\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	sandboxes := sandbox.Probe(testContext(t), sandbox.Options{Bubblewrap: bwrap, Without: []sandbox.Backend{sandbox.Landlock}})
-	t.Cleanup(sandboxes.Close)
-	plan, err := readOnly.Resolve(testContext(t), sandbox.Surroundings{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	by, err := sandboxes.Confine(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(dir+"/hang", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	by := hangingBubblewrap(t, directory(t), "exec sleep 1000")
 	s := newSupervisor(t, Config{AdoptOrphans: true})
 	why := errors.New("the caller has gone")
 	ctx, cancel := context.WithCancelCause(testContext(t))

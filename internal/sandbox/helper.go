@@ -23,8 +23,8 @@ type Helper struct {
 	complaint []byte // guarded by mu
 }
 
-// helperPatience is how long a helper may take to end when its connections are closed.
-const helperPatience = 2 * time.Second
+// HelperPatience is how long a helper may take to end when its connections are closed, before it is ended by force.
+const HelperPatience = 2 * time.Second
 
 // StartHelper starts this program, the very file that runs, with arguments, argv[0] first, and exactly an environment.
 // Its main function is to go and serve the connections, and to end when they do. The file itself need not be within what
@@ -118,7 +118,7 @@ func (h *Helper) Complaint() string {
 // it hangs in the system. It may be called more than once.
 func (h *Helper) Close() {
 	h.disconnect()
-	timer := time.NewTimer(helperPatience)
+	timer := time.NewTimer(HelperPatience)
 	defer timer.Stop()
 	select {
 	case <-h.done:

@@ -135,10 +135,12 @@ func (p *Pool) run(h *helper, start Start) {
 		err = notStarted(ctx, process, err)
 	}
 	cancel()
+	if err != nil {
+		p.drop(h)
+	}
 	h.conn, h.err = conn, err
 	close(h.ready)
 	if err != nil {
-		p.drop(h)
 		return
 	}
 	if conn.WaitForStateChange(h.ctx, connectivity.Ready) { // also when it says what cannot be understood, and goes on
