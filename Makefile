@@ -67,10 +67,12 @@ test-race: $(TOOLS) ## the short tests, with the race detector
 test-all: $(TOOLS) ## all tests, without the race detector
 	go test -timeout 14m -parallel $(WAITING) ./...
 
-# What the tests do to a server in small, at full size: attacks of hostile clients.
+# What the tests do in small, at full size: attacks of hostile clients, and streams
+# of the relay in a million scenarios.
 .PHONY: soak
-soak: ## make every attack on a server at full size
+soak: ## make every attack on a server at full size, and a million relay scenarios
 	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^TestHostile' ./integration
+	EXECWIRE_RELAY_RUNS=1000000 go test -timeout 90m -v -run '^Test(EveryMessageOnceAndInOrder|PlainPeers|SilenceEndsStreams)$$' ./relay
 
 # The inputs that are checked in run in the tests already: this looks for others.
 FUZZTIME ?= 30s
@@ -93,7 +95,7 @@ bench-hostile: ## measure what attacks cost a neighbour and write the table of d
 
 .PHONY: bench-packages
 bench-packages: ## run the benchmarks of single packages
-	go test -run '^$$' -bench . -benchmem ./client ./gateway/... ./internal/... ./server
+	go test -run '^$$' -bench . -benchmem ./client ./gateway/... ./internal/... ./relay ./server
 
 # --- check -----------------------------------------------------------------
 

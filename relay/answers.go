@@ -1,5 +1,7 @@
 package relay
 
+import "slices"
+
 // leastAnswers is how many answers of no stream may wait at least.
 const leastAnswers = 1024
 
@@ -16,19 +18,26 @@ type answer struct {
 type answers struct {
 	limit   int
 	queue   []answer
-	waiting map[string]bool
+	waiting map[string]bool // by id: whether it is a reset
 }
 
-// add has an answer sent.
+// add has an answer sent. A reset takes the place of an acknowledgement of its
+// stream.
 func (a *answers) add(one answer) {
-	if a.waiting[one.id] || len(a.queue) >= a.limit {
+	reset, waits := a.waiting[one.id]
+	switch {
+	case waits && !reset && one.reason != "":
+		at := slices.IndexFunc(a.queue, func(other answer) bool { return other.id == one.id })
+		a.queue[at] = one
+	case waits || len(a.queue) >= a.limit:
 		return
+	default:
+		a.queue = append(a.queue, one)
 	}
 	if a.waiting == nil {
 		a.waiting = map[string]bool{}
 	}
-	a.waiting[one.id] = true
-	a.queue = append(a.queue, one)
+	a.waiting[one.id] = one.reason != ""
 }
 
 // next returns the oldest; false if there is none.

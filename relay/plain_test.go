@@ -182,8 +182,8 @@ func TestHostileAcknowledgements(t *testing.T) {
 		p := accept(t, x)
 		send(t, p, "one")
 		f.StreamId, f.Body = "s", &relayv1.RelayMessageFrame_AckFrame{AckFrame: &relayv1.RelayAck{}}
-		say(t, peer, f)
 		expect(t, p, "hello")
+		say(t, peer, f)
 		if _, err := p.Receive(within(t)); err == nil || p.Err().(*ResetError).Reason != ReasonProtocolError {
 			t.Errorf("%s: the stream ended with %v", name, err)
 		}

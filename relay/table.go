@@ -30,6 +30,7 @@ type table struct {
 	answers  answers
 	hurry    ring // those with something that does not wait for its turn
 	turns    ring // those with data
+	spree    int  // how many frames of no data went out since the last of data
 	timers   timers
 
 	opened  func(*line) // a peer began a stream
@@ -205,12 +206,31 @@ func (t *table) accept(now time.Time, id string) *line {
 	return one
 }
 
+// mostSpree is how many frames of no data may go out before some data does.
+const mostSpree = 32
+
 // next returns the next frame to send, in b if it is not a segment; nil if there
-// is none. It is valid until the next call.
+// is none. It is valid until the next call. Data waits for all else, but not for
+// ever: a peer may ask for answers faster than they are sent.
 func (t *table) next(now time.Time, b []byte) []byte {
 	if !t.attached {
 		return nil
 	}
+	if t.spree < mostSpree {
+		if out := t.control(now, b); out != nil {
+			t.spree++
+			return out
+		}
+	}
+	t.spree = 0
+	if out := t.data(now); out != nil {
+		return out
+	}
+	return t.control(now, b)
+}
+
+// control returns the next frame that is no data, in b; nil if there is none.
+func (t *table) control(now time.Time, b []byte) []byte {
 	if one, ok := t.answers.next(); ok {
 		if one.reason == "" {
 			return appendEmpty(b, one.id, one.ack, 0, bodyAck)
@@ -224,9 +244,15 @@ func (t *table) next(now time.Time, b []byte) []byte {
 			return b
 		}
 	}
+	return nil
+}
+
+// data returns the next segment of the stream whose turn it is; nil if there is
+// none.
+func (t *table) data(now time.Time) []byte {
 	for one := t.turns.pop(); one != nil; one = t.turns.pop() {
 		if one.turned = false; one.ready() {
-			b = one.segment(now)
+			b := one.segment(now)
 			t.arrange(one)
 			return b
 		}
