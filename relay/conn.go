@@ -77,7 +77,8 @@ func (c *conn) Write(p []byte) (written int, err error) {
 	if isDone(c.closed) {
 		return 0, net.ErrClosed
 	}
-	limit := min(c.stream.endpoint.table.config.SegmentBytes, c.stream.endpoint.table.config.MessageBytes)
+	config := &c.stream.endpoint.table.config
+	limit := min(config.SegmentBytes, config.MessageBytes, config.PlainMessageBytes)
 	for len(p) > 0 {
 		n := min(len(p), limit)
 		done := c.writing.done()

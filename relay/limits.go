@@ -12,6 +12,7 @@ const (
 	DefaultWindowFrames      = 32
 	DefaultWindowBytes       = 2 << 20
 	DefaultMessageBytes      = 64 << 20
+	DefaultPlainMessageBytes = 16<<20 - 4<<10
 	DefaultQueueBytes        = 2 << 20
 	DefaultPlainQueueBytes   = 16 << 20
 	DefaultLargeBytes        = 256 << 20
@@ -60,6 +61,10 @@ type Config struct {
 	// MessageBytes is the largest message. Sending a larger one fails; receiving
 	// one ends the stream with [ReasonMessageTooLarge].
 	MessageBytes int
+	// PlainMessageBytes is the largest message that is sent to a peer that is not
+	// known to acknowledge, if that is less than MessageBytes: it is one frame,
+	// and one that a rendezvous refuses ends the carrier of all streams.
+	PlainMessageBytes int
 	// QueueBytes is how much a stream may have received and the application not
 	// taken (a message counts 64 bytes more than it has, and the last one may go
 	// beyond) before its peer has to wait.
@@ -117,6 +122,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"WindowFrames", &c.WindowFrames, DefaultWindowFrames, 1, ackedBits},
 		{"WindowBytes", &c.WindowBytes, DefaultWindowBytes, 1, 1 << 30},
 		{"MessageBytes", &c.MessageBytes, DefaultMessageBytes, 1, 1 << 30},
+		{"PlainMessageBytes", &c.PlainMessageBytes, DefaultPlainMessageBytes, 1, 1 << 30},
 		{"QueueBytes", &c.QueueBytes, DefaultQueueBytes, 1, 1 << 30},
 		{"PlainQueueBytes", &c.PlainQueueBytes, DefaultPlainQueueBytes, 1, 1 << 30},
 		{"LargeBytes", &c.LargeBytes, DefaultLargeBytes, 1, 1 << 40},

@@ -17,6 +17,7 @@ func TestSettingsOutsideTheirRange(t *testing.T) {
 		"WindowFrames":      {WindowFrames: 33},
 		"WindowBytes":       {WindowBytes: -1},
 		"MessageBytes":      {MessageBytes: 1<<30 + 1},
+		"PlainMessageBytes": {PlainMessageBytes: -1},
 		"QueueBytes":        {QueueBytes: -1},
 		"PlainQueueBytes":   {PlainQueueBytes: -1},
 		"LargeBytes":        {LargeBytes: -1},
@@ -102,6 +103,27 @@ func TestStreamsBeyondTheLimitOfTheExecutor(t *testing.T) {
 	d := opened(t, h)
 	send(t, d, "d")
 	expect(t, accept(t, x), "d")
+}
+
+func TestMessageTooLargeForPlainPeers(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness, PlainMessageBytes: 10}), endpoint(t, Config{})
+	s, err := h.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Send(t.Context(), make([]byte, 11))
+	if limit, is := errors.AsType[*LimitError](err); !is || limit.Name != "PlainMessageBytes" || s.MessageLimit() != 10 {
+		t.Errorf("a message beyond the limit of %d was sent: %v", s.MessageLimit(), err)
+	}
+	connect(t, h, x)
+	if err := s.WaitReliable(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if s.MessageLimit() != DefaultMessageBytes {
+		t.Errorf("the limit is %d bytes", s.MessageLimit())
+	}
+	send(t, s, "more than ten bytes")
+	expect(t, accept(t, x), "more than ten bytes")
 }
 
 func TestMessageTooLargeForThePeer(t *testing.T) {

@@ -40,7 +40,7 @@ func (s *Stream) ID() string { return s.id }
 // (see [Stream.WaitAcknowledged]).
 //
 // The error is the stream's [*ResetError], the cause of ctx, a [*LimitError] for
-// a message beyond Config.MessageBytes, or [ErrEmptyMessage]. If ctx ends in the
+// a message beyond [Stream.MessageLimit], or [ErrEmptyMessage]. If ctx ends in the
 // middle of a message of several segments the stream ends too.
 func (s *Stream) Send(ctx context.Context, message []byte) error {
 	return s.send(ctx.Done(), func() error { return context.Cause(ctx) }, message)
@@ -51,9 +51,6 @@ func (s *Stream) send(done <-chan struct{}, cause func() error, message []byte) 
 	if len(message) == 0 {
 		return ErrEmptyMessage
 	}
-	if limit := s.endpoint.table.config.MessageBytes; len(message) > limit {
-		return &LimitError{Name: "MessageBytes", Value: len(message), Limit: limit}
-	}
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
@@ -62,7 +59,11 @@ func (s *Stream) send(done <-chan struct{}, cause func() error, message []byte) 
 	case <-s.done:
 		return s.failed()
 	}
-	for part := range cutMessage(s.id, message, s.segmentBytes(len(message))) {
+	size, err := s.segmentBytes(len(message))
+	if err != nil {
+		return err
+	}
+	for part := range cutMessage(s.id, message, size) {
 		if err := s.push(done, cause, part); err != nil {
 			return err
 		}
@@ -70,14 +71,37 @@ func (s *Stream) send(done <-chan struct{}, cause func() error, message []byte) 
 	return nil
 }
 
-// segmentBytes returns into what segments a message is cut.
-func (s *Stream) segmentBytes(message int) int {
+// segmentBytes returns into what segments a message is cut, unless it is too
+// large.
+func (s *Stream) segmentBytes(message int) (int, error) {
 	s.endpoint.mu.Lock()
 	defer s.endpoint.mu.Unlock()
-	if s.line.peer != reliable {
-		return message
+	if name, limit := s.limit(); message > limit {
+		return 0, &LimitError{Name: name, Value: message, Limit: limit}
 	}
-	return s.endpoint.table.config.SegmentBytes
+	if s.line.peer != reliable {
+		return message, nil
+	}
+	return s.endpoint.table.config.SegmentBytes, nil
+}
+
+// MessageLimit returns how large a message Send takes now, in bytes:
+// Config.MessageBytes to a peer that acknowledges, and to others no more than
+// Config.PlainMessageBytes.
+func (s *Stream) MessageLimit() int {
+	s.endpoint.mu.Lock()
+	defer s.endpoint.mu.Unlock()
+	_, limit := s.limit()
+	return limit
+}
+
+// limit returns the limit of messages that holds now. endpoint.mu is held.
+func (s *Stream) limit() (name string, bytes int) {
+	c := &s.endpoint.table.config
+	if s.line.peer != reliable && c.PlainMessageBytes < c.MessageBytes {
+		return "PlainMessageBytes", c.PlainMessageBytes
+	}
+	return "MessageBytes", c.MessageBytes
 }
 
 // push has a segment sent when there is room for it.
