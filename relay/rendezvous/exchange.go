@@ -36,7 +36,7 @@ type exchange struct {
 	lines   map[*line]struct{}      // guarded by mu; of harnesses
 	last    uint64                  // guarded by mu; the number of the latest line
 	owed    map[string]string       // guarded by mu; what the instance that is away is told when it is back, by stream
-	untold  map[string]*untold      // guarded by mu; the same of harnesses
+	untold  map[owner]*untold       // guarded by mu; the same of harnesses
 	closed  bool                    // guarded by mu; the hub is closed
 	parting map[*departure]struct{} // guarded by mu; graces that have not ended
 }
@@ -53,10 +53,13 @@ type stream struct {
 	used      time.Time
 }
 
+// owner is a principal with a stream that it named.
+type owner struct{ principal, stream string }
+
 // untold is the end of a stream that its harness, being away, does not know.
 type untold struct {
-	principal, reason string
-	away              *departure
+	reason string
+	away   *departure
 }
 
 // departure is an end that retransmits and is away.
@@ -68,7 +71,7 @@ func newExchange(h *hubwide, id string) *exchange {
 	return &exchange{
 		hubwide: h, id: id,
 		streams: make(map[string]*stream), lines: make(map[*line]struct{}),
-		owed: make(map[string]string), untold: make(map[string]*untold), parting: make(map[*departure]struct{}),
+		owed: make(map[string]string), untold: make(map[owner]*untold), parting: make(map[*departure]struct{}),
 	}
 }
 
@@ -127,7 +130,7 @@ func (x *exchange) end(s *stream, reason string, tellHarness, tellExecutor bool)
 			s.line.tell(s.id, reason)
 		}
 	} else if tellHarness && s.away != nil {
-		x.keepUntold(s.id, &untold{principal: s.principal, reason: reason, away: s.away})
+		x.keepUntold(owner{s.principal, s.id}, &untold{reason: reason, away: s.away})
 	}
 	switch {
 	case !tellExecutor || !s.reached:

@@ -24,7 +24,7 @@ func (x *exchange) departHarness(l *line) {
 	if l.resumable && len(l.control) > 0 {
 		away = x.wait(x.abandon)
 		for _, n := range l.control {
-			x.keepUntold(n.stream, &untold{principal: l.principal, reason: n.reason, away: away})
+			x.keepUntold(owner{l.principal, n.stream}, &untold{reason: n.reason, away: away})
 		}
 		l.control = nil
 	}
@@ -42,11 +42,15 @@ func (x *exchange) departHarness(l *line) {
 	clear(l.streams)
 }
 
+// untoldPerStream is how many ends are kept for harnesses that are away, for each
+// stream that there may be at once.
+const untoldPerStream = 4
+
 // keepUntold keeps what a harness that is away is told when it is back, unless
 // that is too much. mu is held.
-func (x *exchange) keepUntold(id string, u *untold) {
-	if len(x.untold) < x.limits.StreamsPerExecutor {
-		x.untold[id] = u
+func (x *exchange) keepUntold(of owner, u *untold) {
+	if len(x.untold) < untoldPerStream*x.limits.StreamsPerExecutor {
+		x.untold[of] = u
 	}
 }
 
@@ -57,9 +61,9 @@ func (x *exchange) abandon(away *departure) {
 			x.end(s, relay.ReasonHarnessGone, false, true)
 		}
 	}
-	for id, u := range x.untold {
+	for of, u := range x.untold {
 		if u.away == away {
-			delete(x.untold, id)
+			delete(x.untold, of)
 		}
 	}
 }
@@ -98,12 +102,8 @@ func (x *exchange) fromHarness(l *line, frame []byte) {
 // begin makes the stream that a frame on l names first, or returns nil and tells
 // why there is none. mu is held.
 func (x *exchange) begin(l *line, id string) *stream {
-	if u := x.untold[id]; u != nil {
-		if u.principal != l.principal {
-			x.drop(dropForeign)
-			return nil
-		}
-		delete(x.untold, id)
+	if u := x.untold[owner{l.principal, id}]; u != nil {
+		delete(x.untold, owner{l.principal, id})
 		l.tell(id, u.reason)
 		return nil
 	}

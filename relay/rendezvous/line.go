@@ -189,7 +189,8 @@ func (l *line) rouse() {
 	}
 }
 
-// tell has a reset sent. It is for a line that is not over; mu is held.
+// tell has a reset sent, or kept by whoever takes the line off if that does not
+// come about. mu is held.
 func (l *line) tell(id, reason string) {
 	if _, known := l.ended[id]; !known {
 		l.ended[id] = struct{}{}
@@ -198,14 +199,10 @@ func (l *line) tell(id, reason string) {
 			l.endings = l.endings[1:]
 		}
 	}
-	if l.over || l.lost {
-		return
-	}
-	if len(l.control) >= l.exchange.limits.StreamsPerExecutor+l.exchange.limits.StreamsPerConnection {
-		l.finish(wsconn.CodePolicy, relay.ReasonSlowConsumer)
-		return
-	}
 	l.control = append(l.control, notice{stream: id, reason: reason})
+	if len(l.control) > l.exchange.limits.StreamsPerExecutor+l.exchange.limits.StreamsPerConnection {
+		l.finish(wsconn.CodePolicy, relay.ReasonSlowConsumer)
+	}
 	l.rouse()
 }
 
