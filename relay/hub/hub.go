@@ -98,7 +98,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 			_ = l.Close()
 		}
 	}
-	presence, err := h.openPresence()
+	presence, err := h.openPresence(ctx)
 	if err != nil {
 		closeAll()
 		return err

@@ -155,6 +155,23 @@ func meet(t *testing.T, url, executorToken, harnessToken string, trusted *tls.Co
 
 func TestOnLoopbackAnybodyMayMeet(t *testing.T) { meet(t, start(t, "http", nil), "", "any", nil) }
 
+// A hub with files knows its executors after a restart.
+func TestExecutorsAreKnownAfterARestart(t *testing.T) {
+	directory := t.TempDir()
+	inFiles := func(cfg *config.Hub) { cfg.Presence, cfg.PresenceDirectory = config.PresenceNATS, directory }
+	t.Run("first", func(t *testing.T) { meet(t, start(t, "http", inFiles), "", "any", nil) })
+	url := start(t, "http", inFiles)
+	c := client(t, nil)
+	_, body := ask(t, c, "GET", url+"/v1/executors", "")
+	list, _ := body["executors"].([]any)
+	if len(list) != 1 || list[0].(map[string]any)["id"] != "build-1" || list[0].(map[string]any)["connected"] != false {
+		t.Errorf("the list is %v", body)
+	}
+	if _, body = ask(t, c, "POST", url+"/cloud/executor/build-1/register", ""); body["epoch"] != 2.0 {
+		t.Errorf("registering again gave %v", body)
+	}
+}
+
 func TestWithTLSAndATableThoseWhoAreListedMeet(t *testing.T) {
 	authority := testcert.NewAuthority(t)
 	trusted := &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS13}

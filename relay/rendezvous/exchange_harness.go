@@ -94,7 +94,6 @@ func (x *exchange) fromHarness(l *line, frame []byte) {
 		x.drop(dropAway)
 	default:
 		s.used = x.clock.now()
-		s.reached = true
 		x.send(s, s.up, x.executor, frame)
 	}
 }

@@ -157,6 +157,18 @@ func encode(id, payload string) []byte {
 	return frame
 }
 
+// describe is a frame's stream, with the reason if it is a reset.
+func describe(frame []byte) string {
+	said := new(relayv1.RelayMessageFrame)
+	if err := proto.Unmarshal(frame, said); err != nil {
+		return err.Error()
+	}
+	if reset := said.GetReset_(); reset != nil {
+		return said.GetStreamId() + ":" + reset.GetReason()
+	}
+	return said.GetStreamId()
+}
+
 // read takes as many frames as there are, at most so many, and holds each against
 // the model.
 func (r *run) read(p *pair, most int) {

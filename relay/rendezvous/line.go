@@ -173,6 +173,9 @@ func (l *line) next() (frame []byte, more bool) {
 	l.ready[0] = nil
 	l.ready = l.ready[1:]
 	frame = o.pop()
+	if o == o.stream.up {
+		o.stream.reached = true
+	}
 	l.queued -= weight(frame)
 	x.total.give(weight(frame))
 	if o.waiting = len(o.frames) > 0; o.waiting {

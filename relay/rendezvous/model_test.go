@@ -220,7 +220,6 @@ func (m *model) fromHarness(l *modelLine, id, payload string) {
 		s.line, s.resumable, s.stuck[1] = l, l.resumable, time.Time{}
 	}
 	if m.executor != nil {
-		s.reached = true
 		m.send(id, s, 0, m.executor, payload)
 	}
 }
@@ -292,7 +291,7 @@ func (m *model) came(l *modelLine, id string) (payload string, expected bool) {
 	}
 	if s := m.streams[id]; s != nil {
 		if l == m.executor {
-			s.stuck[0] = time.Time{}
+			s.stuck[0], s.reached = time.Time{}, true
 		} else {
 			s.stuck[1] = time.Time{}
 		}

@@ -1,0 +1,272 @@
+// Package presence keeps which executors there are in an embedded NATS server: in
+// a key-value bucket of JetStream, which several nodes of a hub share if their
+// servers are a cluster.
+package presence
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/execwire/execwire/relay/rendezvous"
+)
+
+const (
+	bucket = "executors"
+	// startTimeout bounds how long the server takes to start. In a cluster it
+	// waits for as many nodes as are needed to agree.
+	startTimeout = 2 * time.Minute
+	// markerLifetime is how long it is remembered that a record was deleted.
+	markerLifetime = time.Minute
+	// replicas is how many nodes of a cluster keep a record: NATS asks for three
+	// so that one may fail.
+	replicas = 3
+)
+
+// Options say where records are kept. The zero value is in memory, at one node.
+type Options struct {
+	// Node is the name of this node, unique in a cluster. Empty is that of the
+	// machine.
+	Node string
+	// Directory is where the server keeps its files, which nobody else may use. It
+	// is made if it is not there. Empty keeps records in memory.
+	Directory string
+	// Cluster joins other nodes; nil is one node.
+	Cluster *Cluster
+}
+
+// Cluster are the nodes of a hub that share their records.
+type Cluster struct {
+	// Listen is where the servers of other nodes connect, as HOST:PORT.
+	Listen string
+	// Routes are Listen of other nodes.
+	Routes []string
+	// Secret is what nodes show each other, the same for all.
+	Secret string
+}
+
+// NATS is a [rendezvous.Presence] in an embedded NATS server. Methods may be
+// called concurrently.
+type NATS struct {
+	server  *server.Server
+	conn    *nats.Conn
+	bucket  jetstream.KeyValue
+	scratch string // removed in the end; empty if there is nothing to remove
+}
+
+var _ rendezvous.Presence = (*NATS)(nil)
+
+// ErrStart means that the embedded server did not start in time.
+var ErrStart = errors.New("the embedded NATS server is not ready: in a cluster it waits for most of its nodes")
+
+// Open starts the server, which listens for other nodes only, and without them
+// not at all. It waits until
+// records can be kept, or ctx ends, and at most two minutes. What it returns has
+// to be closed.
+func Open(ctx context.Context, o Options) (_ *NATS, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, ErrStart)
+	defer cancel()
+	n := &NATS{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("failed to open the presence of executors: %w", err), n.Close())
+		}
+	}()
+	settings, err := n.settings(o)
+	if err != nil {
+		return nil, err
+	}
+	if n.server, err = server.NewServer(settings); err != nil {
+		return nil, err
+	}
+	n.server.Start()
+	if !n.server.ReadyForConnections(untilEnd(ctx)) {
+		return nil, ErrStart
+	}
+	if n.conn, err = nats.Connect("", nats.InProcessServer(n.server), nats.UserInfo(settings.Username, settings.Password), nats.MaxReconnects(-1)); err != nil {
+		return nil, err
+	}
+	stream, err := jetstream.New(n.conn)
+	if err != nil {
+		return nil, err
+	}
+	n.bucket, err = openBucket(ctx, stream, bucketOf(o))
+	return n, err
+}
+
+// untilEnd is how long ctx lives.
+func untilEnd(ctx context.Context) time.Duration {
+	end, _ := ctx.Deadline()
+	return time.Until(end)
+}
+
+func (n *NATS) settings(o Options) (*server.Options, error) {
+	directory := o.Directory
+	if directory == "" { // which it needs also when it keeps all in memory
+		var err error
+		if directory, err = os.MkdirTemp("", "execwire-hub-"); err != nil {
+			return nil, err
+		}
+		n.scratch = directory
+	}
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return nil, err
+	}
+	if o.Node == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return nil, err
+		}
+		o.Node = name
+	}
+	settings := &server.Options{
+		ServerName: o.Node, DontListen: true, JetStream: true, StoreDir: directory,
+		NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
+	}
+	if o.Cluster != nil {
+		return settings, o.Cluster.join(settings)
+	}
+	return settings, nil
+}
+
+func bucketOf(o Options) jetstream.KeyValueConfig {
+	config := jetstream.KeyValueConfig{
+		Bucket: bucket, Description: "the executors of an execwire hub", History: 1,
+		Storage: jetstream.FileStorage, Replicas: 1, LimitMarkerTTL: markerLifetime,
+	}
+	if o.Directory == "" {
+		config.Storage = jetstream.MemoryStorage
+	}
+	if o.Cluster != nil && len(o.Cluster.Routes)+1 >= replicas {
+		config.Replicas = replicas
+	}
+	return config
+}
+
+// What is asked while a cluster has nobody to decide is not answered.
+const (
+	retryInterval = 250 * time.Millisecond
+	answerTimeout = 3 * time.Second
+)
+
+var errNoAnswer = errors.New("no node has answered")
+
+// openBucket tries until it is there: a cluster elects who decides first.
+func openBucket(ctx context.Context, stream jetstream.JetStream, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	retry := time.NewTicker(retryInterval)
+	defer retry.Stop()
+	for {
+		opened, err := tryBucket(ctx, stream, config)
+		if err == nil {
+			return opened, nil
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+func tryBucket(ctx context.Context, stream jetstream.JetStream, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
+	defer cancel()
+	return stream.CreateOrUpdateKeyValue(ctx, config)
+}
+
+// Get implements [rendezvous.Presence].
+func (n *NATS) Get(ctx context.Context, executor string) (rendezvous.Record, uint64, error) {
+	entry, err := n.bucket.Get(ctx, executor)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return rendezvous.Record{}, 0, nil
+	}
+	if err != nil {
+		return rendezvous.Record{}, 0, err
+	}
+	record, err := decode(entry)
+	return record, entry.Revision(), err
+}
+
+func decode(entry jetstream.KeyValueEntry) (record rendezvous.Record, err error) {
+	if err := json.Unmarshal(entry.Value(), &record); err != nil {
+		return rendezvous.Record{}, fmt.Errorf("failed to read the record of executor %s: %w", entry.Key(), err)
+	}
+	return record, nil
+}
+
+// Put implements [rendezvous.Presence].
+func (n *NATS) Put(ctx context.Context, record rendezvous.Record, revision uint64) (uint64, error) {
+	text, err := json.Marshal(record)
+	if err != nil {
+		return 0, err
+	}
+	var kept uint64
+	if revision == 0 {
+		kept, err = n.bucket.Create(ctx, record.Executor, text)
+	} else {
+		kept, err = n.bucket.Update(ctx, record.Executor, text, revision)
+	}
+	return kept, changed(err)
+}
+
+// Delete implements [rendezvous.Presence].
+func (n *NATS) Delete(ctx context.Context, executor string, revision uint64) error {
+	return changed(n.bucket.Purge(ctx, executor, jetstream.LastRevision(revision), jetstream.PurgeTTL(markerLifetime)))
+}
+
+// changed returns err as [rendezvous.ErrChanged] if that is what it means.
+func changed(err error) error {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	if errors.Is(err, jetstream.ErrKeyExists) || ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
+		return rendezvous.ErrChanged
+	}
+	return err
+}
+
+// List implements [rendezvous.Presence].
+func (n *NATS) List(ctx context.Context) ([]rendezvous.Record, error) {
+	watch, err := n.bucket.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, err
+	}
+	defer watch.Stop()
+	var records []rendezvous.Record
+	for {
+		select {
+		case entry := <-watch.Updates():
+			if entry == nil {
+				return sorted(records), nil
+			}
+			record, err := decode(entry)
+			if err != nil {
+				return nil, err
+			}
+			records = append(records, record)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Close stops the server and waits for it.
+func (n *NATS) Close() error {
+	if n.conn != nil {
+		n.conn.Close()
+	}
+	if n.server != nil {
+		n.server.Shutdown()
+		n.server.WaitForShutdown()
+	}
+	if n.scratch != "" {
+		return os.RemoveAll(n.scratch)
+	}
+	return nil
+}

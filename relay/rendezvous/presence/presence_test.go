@@ -1,0 +1,227 @@
+package presence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/relay/rendezvous"
+	"github.com/execwire/execwire/relay/rendezvous/presence"
+)
+
+func TestMain(m *testing.M) { leakcheck.Main(m) }
+
+var errHangs = errors.New("the test hangs")
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 2*time.Minute, errHangs)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func open(t *testing.T, o presence.Options) *presence.NATS {
+	t.Helper()
+	n, err := presence.Open(soon(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// each calls test with every kind of presence.
+func each(t *testing.T, test func(*testing.T, rendezvous.Presence)) {
+	t.Run("memory", func(t *testing.T) { test(t, rendezvous.NewMemory()) })
+	t.Run("NATS in memory", func(t *testing.T) { test(t, open(t, presence.Options{})) })
+	t.Run("NATS in files", func(t *testing.T) { test(t, open(t, presence.Options{Directory: t.TempDir()})) })
+}
+
+func record(executor string, epoch uint64) rendezvous.Record {
+	return rendezvous.Record{Executor: executor, Epoch: epoch, Name: "a name", Labels: map[string]string{"os": "linux"},
+		LastSeen: time.Unix(1_800_000_000, 5).UTC()}
+}
+
+func TestRecordsAreChangedByRevision(t *testing.T) {
+	each(t, func(t *testing.T, p rendezvous.Presence) {
+		ctx := soon(t)
+		if r, revision, err := p.Get(ctx, "a"); err != nil || revision != 0 || !reflect.DeepEqual(r, rendezvous.Record{}) {
+			t.Fatalf("what is not there is %+v at %d, %v", r, revision, err)
+		}
+		first, err := p.Put(ctx, record("a", 1), 0)
+		if err != nil || first == 0 {
+			t.Fatal(first, err)
+		}
+		if _, err := p.Put(ctx, record("a", 9), 0); !errors.Is(err, rendezvous.ErrChanged) {
+			t.Errorf("putting again as new gave %v", err)
+		}
+		second, err := p.Put(ctx, record("a", 2), first)
+		if err != nil || second <= first {
+			t.Fatal(second, err)
+		}
+		if _, err := p.Put(ctx, record("a", 9), first); !errors.Is(err, rendezvous.ErrChanged) {
+			t.Errorf("putting over an old revision gave %v", err)
+		}
+		if err := p.Delete(ctx, "a", first); !errors.Is(err, rendezvous.ErrChanged) {
+			t.Errorf("deleting an old revision gave %v", err)
+		}
+		if r, revision, err := p.Get(ctx, "a"); err != nil || revision != second || !reflect.DeepEqual(r, record("a", 2)) {
+			t.Errorf("it is %+v at %d, %v", r, revision, err)
+		}
+		if _, err := p.Put(ctx, record("B", 7), 0); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := p.List(ctx); err != nil || !reflect.DeepEqual(list, []rendezvous.Record{record("B", 7), record("a", 2)}) {
+			t.Errorf("the list is %+v, %v", list, err)
+		}
+		if err := p.Delete(ctx, "a", second); err != nil {
+			t.Fatal(err)
+		}
+		if r, revision, err := p.Get(ctx, "a"); err != nil || revision != 0 {
+			t.Errorf("what was deleted is %+v at %d, %v", r, revision, err)
+		}
+		if list, err := p.List(ctx); err != nil || len(list) != 1 {
+			t.Errorf("the list is %+v, %v", list, err)
+		}
+		if _, err := p.Put(ctx, record("a", 1), 0); err != nil {
+			t.Errorf("what was deleted cannot be made again: %v", err)
+		}
+	})
+}
+
+// Many change one record at once, and no change is lost.
+func TestChangesAtOnceAllCount(t *testing.T) {
+	each(t, func(t *testing.T, p rendezvous.Presence) {
+		ctx := soon(t)
+		const writers, changes = 4, 10
+		var writing sync.WaitGroup
+		for range writers {
+			writing.Go(func() {
+				for done := 0; done < changes; {
+					r, revision, err := p.Get(ctx, "a")
+					r.Executor = "a"
+					r.Epoch++
+					if err == nil {
+						_, err = p.Put(ctx, r, revision)
+					}
+					switch {
+					case err == nil:
+						done++
+					case !errors.Is(err, rendezvous.ErrChanged):
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		writing.Wait()
+		if r, _, err := p.Get(ctx, "a"); err != nil || r.Epoch != writers*changes {
+			t.Errorf("the epoch is %d, %v, want %d", r.Epoch, err, writers*changes)
+		}
+	})
+}
+
+func TestRecordsInFilesAreThereAfterARestart(t *testing.T) {
+	o := presence.Options{Directory: t.TempDir()}
+	first := open(t, o)
+	revision, err := first.Put(soon(t), record("a", 3), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, o)
+	if r, at, err := second.Get(soon(t), "a"); err != nil || at != revision || !reflect.DeepEqual(r, record("a", 3)) {
+		t.Errorf("it is %+v at %d, %v", r, at, err)
+	}
+}
+
+// freeAddress is one where nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestNodesOfAClusterShareTheirRecords(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
+	addresses := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
+	nodes := make([]*presence.NATS, len(addresses))
+	var opening sync.WaitGroup
+	for i := range addresses {
+		o := presence.Options{Node: fmt.Sprintf("node%d", i), Cluster: &presence.Cluster{Listen: addresses[i], Secret: "secret"}}
+		for j, other := range addresses {
+			if j != i {
+				o.Cluster.Routes = append(o.Cluster.Routes, other)
+			}
+		}
+		opening.Go(func() {
+			n, err := presence.Open(soon(t), o)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			nodes[i] = n
+			t.Cleanup(func() { _ = n.Close() })
+		})
+	}
+	opening.Wait()
+	if t.Failed() {
+		return
+	}
+	revision, err := nodes[0].Put(soon(t), record("a", 1), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodes[1].Put(soon(t), record("a", 9), 0); !errors.Is(err, rendezvous.ErrChanged) {
+		t.Errorf("another node put it, too: %v", err)
+	}
+	if _, err := nodes[1].Put(soon(t), record("a", 2), revision); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range nodes {
+		for r, _, err := n.Get(soon(t), "a"); r.Epoch != 2; r, _, err = n.Get(soon(t), "a") {
+			if err != nil {
+				t.Fatalf("node %d: %v", i, err)
+			}
+			time.Sleep(10 * time.Millisecond) // a replica may be behind
+		}
+	}
+}
+
+func TestPresencesThatCannotBe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]presence.Options{
+		"no port":    {Cluster: &presence.Cluster{Listen: "127.0.0.1"}},
+		"port 0":     {Cluster: &presence.Cluster{Listen: "127.0.0.1:0"}},
+		"no host":    {Cluster: &presence.Cluster{Listen: ":7000"}},
+		"bad route":  {Cluster: &presence.Cluster{Listen: "127.0.0.1:7000", Routes: []string{"there"}}},
+		"not a path": {Directory: filepath.Join(file, "directory")},
+	} {
+		if n, err := presence.Open(soon(t), o); err == nil {
+			t.Errorf("%s: it was opened", name)
+			_ = n.Close()
+		}
+	}
+}
