@@ -306,12 +306,7 @@ func (a *arguments) file() (int, error) {
 			return 0, errors.New("one has a NUL byte")
 		}
 	}
-	file, err := memoryFile("execwire-bwrap", unix.MFD_NOEXEC_SEAL, []byte(strings.Join(a.list, "\x00")+"\x00"))
-	if err != nil {
-		return 0, err
-	}
-	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	_ = file.Close()
+	fd, err := memoryDescriptor("execwire-bwrap", unix.MFD_NOEXEC_SEAL, []byte(strings.Join(a.list, "\x00")+"\x00"))
 	if err != nil {
 		return 0, err
 	}

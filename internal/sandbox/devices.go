@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedMemoryBytes bounds /dev/shm, which is fresh.
+// sharedMemoryBytes bounds /dev, which is fresh, and of which only /dev/shm is writable.
 const sharedMemoryBytes = 256 << 20
 
 // deviceNames are the devices that every program has.
@@ -52,7 +52,7 @@ func (v *view) takeDevices(terminal string, sealed bool) {
 // makeDevices makes a /dev of the devices that were taken.
 func (v *view) makeDevices() {
 	v.about("/dev", "cannot be made")
-	v.dev = v.fresh("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, [2]string{"mode", "0755"})
+	v.dev = v.fresh("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, [2]string{"mode", "0755"}, [2]string{"size", strconv.Itoa(sharedMemoryBytes)})
 	place := v.open("/dev", unix.O_PATH)
 	v.call(unix.SYS_MOVE_MOUNT, v.dev, v.text(""), place, v.text(""), literal(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 	v.close(place)
@@ -69,9 +69,10 @@ func (v *view) makeDevices() {
 	}
 	v.directory(v.dev, "pts", 0o755)
 	v.mountIn(v.fresh("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, [2]string{"ptmxmode", "0666"}, [2]string{"mode", "0620"}), v.dev, "pts")
-	v.directory(v.dev, "shm", 0o755)
-	v.mountIn(v.fresh("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV,
-		[2]string{"mode", "1777"}, [2]string{"size", strconv.Itoa(sharedMemoryBytes)}), v.dev, "shm")
+	v.directory(v.dev, "shm", unix.S_ISVTX|0o777)
+	shared := v.call(unix.SYS_OPENAT, v.dev, v.text("shm"), literal(unix.O_PATH|unix.O_CLOEXEC), literal(0))
+	v.mountIn(v.copied(shared), v.dev, "shm") // of the same file system, and stays writable
+	v.close(shared)
 	if v.hides(false) {
 		v.file(v.dev, hiddenFile, 0)
 	}

@@ -167,12 +167,7 @@ func (p *preparation) failure(report []byte) error {
 
 // give makes the file of the calls, and hands it to the launch.
 func (p *preparation) give(l *launch) (int, error) {
-	file, err := memoryFile("execwire-preparation", unix.MFD_NOEXEC_SEAL, p.bytes())
-	if err != nil {
-		return -1, err
-	}
-	defer file.Close()
-	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := memoryDescriptor("execwire-preparation", unix.MFD_NOEXEC_SEAL, p.bytes())
 	if err == nil {
 		l.give(fd)
 	}

@@ -154,22 +154,33 @@ func (s *starterFiles) close() {
 
 // memoryFile makes a file in memory that cannot change.
 func memoryFile(name string, flags int, content []byte) (*os.File, error) {
-	flags |= unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate(name, flags)
+	fd, err := memoryDescriptor(name, flags|unix.MFD_ALLOW_SEALING, content)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// memoryDescriptor makes a file in memory, which is read from its begin.
+func memoryDescriptor(name string, flags int, content []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_CLOEXEC)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 such files are always executable
-		fd, err = unix.MemfdCreate(name, flags&^(unix.MFD_EXEC|unix.MFD_NOEXEC_SEAL))
+		fd, err = unix.MemfdCreate(name, (flags|unix.MFD_CLOEXEC)&^(unix.MFD_EXEC|unix.MFD_NOEXEC_SEAL))
 	}
 	if err != nil {
-		return nil, err
+		return -1, err
 	}
-	file := os.NewFile(uintptr(fd), name)
-	_, err = file.WriteAt(content, 0)
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	for at := 0; at < len(content); {
+		n, err := unix.Pwrite(fd, content[at:], int64(at))
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			_ = unix.Close(fd)
+			return -1, err
+		}
+		at += max(n, 0)
 	}
-	if err != nil {
-		_ = file.Close()
-		return nil, err
-	}
-	return file, nil
+	return fd, nil
 }
