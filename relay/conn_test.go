@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"golang.org/x/net/nettest"
 )
@@ -83,5 +84,40 @@ func TestConnEndsByOtherResets(t *testing.T) {
 	_, err := b.Read(make([]byte, 1))
 	if reset, is := errors.AsType[*ResetError](err); !is || reset.Reason != ReasonExecutorGone {
 		t.Errorf("the end is %v", err)
+	}
+}
+
+// TestConnGivesItsPlaceBack: whichever end closes first, and though nobody asks
+// how it ended.
+func TestConnGivesItsPlaceBack(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
+	connect(t, h, x)
+	for i := range 10 {
+		near := NewConn(opened(t, h))
+		if _, err := near.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		far := NewConn(accept(t, x))
+		if i%2 == 0 {
+			near, far = far, near
+		}
+		for _, end := range []net.Conn{near, far} {
+			if err := end.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, e := range []*Endpoint{h, x} {
+		for ctx := within(t); ; time.Sleep(time.Millisecond) {
+			e.mu.Lock()
+			left := e.table.count
+			e.mu.Unlock()
+			if left == 0 {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("the %v has %d places that nobody needs", e.table.config.Role, left)
+			}
+		}
 	}
 }

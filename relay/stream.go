@@ -225,6 +225,7 @@ func (s *Stream) finish() {
 		_ = s.end()
 		return
 	}
+	s.line.quit = true
 	s.line.finish(time.Now())
 	e.settle(s.line)
 }

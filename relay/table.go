@@ -15,6 +15,7 @@ type line struct {
 	hurried, turned bool      // it is in that queue
 	live            bool      // it is in the table
 	told            bool      // the application has learnt that it has ended
+	quit            bool      // the application has left, and need not learn it
 }
 
 // table is the state of an endpoint: its streams, and what they have to send. It
@@ -86,6 +87,9 @@ func (t *table) arrange(one *line) {
 	}
 	if one.flow.ended != nil {
 		t.remove(one)
+		if one.quit {
+			t.tell(one)
+		}
 	} else {
 		if !one.hurried && one.urgent() {
 			one.hurried = true

@@ -214,6 +214,11 @@ func TestRefusals(t *testing.T) {
 func TestConnectWhileAway(t *testing.T) {
 	r := newRendezvous(t)
 	h := dial(t, harness.Options{URL: r.url})
+	conn, err := h.Connect(within(t)) // so that the rendezvous has the websocket
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
 	r.set(http.StatusNotFound)
 	r.cut()
 	var refused *harness.RefusedError
