@@ -98,7 +98,7 @@ func benchmarkPairs(b *testing.B, run func(*testing.B, *pair)) {
 
 // BenchmarkThroughput is messages of these sizes, one way.
 func BenchmarkThroughput(b *testing.B) {
-	for _, size := range []int{1 << 10, 64 << 10} {
+	for _, size := range []int{1 << 10, 62 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			benchmarkPairs(b, func(b *testing.B, p *pair) {
 				b.SetBytes(int64(size))

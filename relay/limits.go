@@ -8,7 +8,7 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultSegmentBytes      = 64 << 10
+	DefaultSegmentBytes      = 62 << 10
 	DefaultWindowFrames      = 32
 	DefaultWindowBytes       = 2 << 20
 	DefaultMessageBytes      = 64 << 20
@@ -50,7 +50,8 @@ type Config struct {
 	// Role is which end this is.
 	Role Role
 	// SegmentBytes is the largest payload of a frame to a peer that
-	// acknowledges; larger messages take several. At most WindowBytes.
+	// acknowledges; larger messages take several. At most WindowBytes. The
+	// default leaves room for what precedes it in buffers of 64 KiB.
 	SegmentBytes int
 	// WindowFrames is how many segments of a stream may be sent and not be
 	// acknowledged, 32 at most: an acknowledgement can tell of no more.
