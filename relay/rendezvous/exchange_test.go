@@ -105,6 +105,7 @@ func (r *run) step() {
 	}
 	if len(r.old) > 0 && r.rand.IntN(4) == 0 {
 		r.read(r.old[len(r.old)-1], 1+r.rand.IntN(4))
+		r.read(pick(r, r.old...), 1)
 	}
 	r.dismissFull()
 }
@@ -230,7 +231,7 @@ func (r *run) finish() {
 func TestExchangeDoesWhatTheModelDoes(t *testing.T) {
 	runs := 3000
 	if testing.Short() {
-		runs = 300
+		runs = 150
 	}
 	for seed := range runs {
 		r := newRun(t, uint64(seed))

@@ -158,7 +158,8 @@ func TestAFullQueueOfEndsThatRetransmitEndsWhenNothingMoves(t *testing.T) {
 	if got := strings.Join(drain(executor), " "); got != "a a" {
 		t.Errorf("the executor gets %s", got)
 	}
-	send(5)
+	clock.advance(2 * time.Second)
+	send(5) // something has left since
 	clock.advance(DefaultStreamGrace)
 	send(1)
 	if got := strings.Join(drain(executor), " "); got != "a:slow_consumer" {

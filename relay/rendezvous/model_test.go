@@ -107,6 +107,8 @@ func (m *model) leave(l *modelLine) {
 	for _, n := range l.resets {
 		m.owed[n.stream] = n.reason
 	}
+	l.resets = nil
+	clear(l.frames)
 	m.all(func(_ string, s *modelStream) { s.stuck[0] = time.Time{} })
 	m.executor = nil
 }
