@@ -29,7 +29,7 @@ type layer struct {
 	made      map[string]bool // directories in fresh
 }
 
-// beneath tells whether something is granted around the layer.
+// beneath tells whether that is what is granted around the layer.
 func (y *layer) beneath(access Access) bool { return y.around != nil && y.around.access == access }
 
 // takenFirst tells whether a mount of it has to be made before everything is read-only or hidden.
@@ -104,7 +104,7 @@ func (v *view) rootIsWritable() bool {
 func (v *view) lay(y *layer) {
 	v.about(y.path, changed)
 	if y.beneath(AccessNone) {
-		v.around(y)
+		v.makePlace(y)
 	}
 	place := v.openWithoutLinks(y.path)
 	if !y.beneath(AccessNone) {
@@ -136,8 +136,8 @@ func (v *view) lay(y *layer) {
 	v.mount(y.tree, place)
 }
 
-// around makes what a layer is mounted on in what hides the place that it is in.
-func (v *view) around(y *layer) {
+// makePlace makes what a layer is mounted on in what hides the place that it is in.
+func (v *view) makePlace(y *layer) {
 	rest, _ := strings.CutPrefix(y.path, strings.TrimSuffix(y.around.path, "/")+"/")
 	var missing []string
 	for dir := filepath.Dir(rest); dir != "." && !y.around.made[dir]; dir = filepath.Dir(dir) {
