@@ -40,6 +40,10 @@ bin/execwire: ## build the daemon
 bin/execwire-hub: ## build the hub of the relay
 	CGO_ENABLED=0 go build -trimpath -o $@ ./cmd/execwire-hub
 
+.PHONY: run-hub
+run-hub: bin/execwire-hub ## build the hub and serve on the default listener
+	bin/execwire-hub
+
 # --- test ------------------------------------------------------------------
 
 # Two runs, because the race detector makes everything several times slower:

@@ -152,7 +152,7 @@ func (x *exchange) clear(o *outlet, l *line) {
 			}
 		}
 	}
-	x.total.give(o.bytes)
+	x.total.give(beyondOwn(o.bytes))
 	o.queue = queue{}
 }
 
@@ -181,7 +181,7 @@ func (x *exchange) refuse(s *stream, o *outlet, l *line, frame []byte) bool {
 	if retransmit {
 		most = x.limits.QueueBytes
 	}
-	if o.fits(frame, most) && l.queued+weight(frame) <= x.limits.ConnectionQueueBytes && x.total.take(weight(frame)) {
+	if o.fits(frame, most) && x.makeRoom(o, l, weight(frame)) {
 		return false
 	}
 	now := x.clock.now()
@@ -193,6 +193,33 @@ func (x *exchange) refuse(s *stream, o *outlet, l *line, frame []byte) bool {
 		x.end(s, relay.ReasonSlowConsumer, true, true)
 	}
 	return true
+}
+
+// makeRoom takes from what l, and the hub, may keep waiting, so that o has so many
+// bytes more. If there is too much it is the longest queue of l that gives way: a
+// stream does not lose because another one is slow. mu is held.
+func (x *exchange) makeRoom(o *outlet, l *line, bytes int64) bool {
+	more := beyondOwn(o.bytes+bytes) - beyondOwn(o.bytes)
+	for {
+		if l.queued+bytes <= x.limits.ConnectionQueueBytes && x.total.take(more) {
+			return true
+		}
+		longest := o
+		for _, other := range l.ready {
+			if other.bytes > longest.bytes {
+				longest = other
+			}
+		}
+		if longest == o || longest.bytes <= o.bytes+bytes {
+			return o.bytes+bytes <= ownBytes
+		}
+		if x.retransmit(longest.stream) {
+			x.counts.dropped[dropFull].Add(int64(len(longest.frames)))
+			x.clear(longest, l)
+		} else {
+			x.end(longest.stream, relay.ReasonSlowConsumer, true, true)
+		}
+	}
 }
 
 // dismiss ends everything because the hub is closed: the streams of ends that do

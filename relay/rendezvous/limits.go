@@ -43,7 +43,9 @@ type Limits struct {
 	// something does not fit. 0 is DefaultPlainQueueBytes.
 	PlainQueueBytes int64
 	// ConnectionQueueBytes is what may wait for one websocket, over all its
-	// streams; TotalQueueBytes for all of the hub. 0 is DefaultConnectionQueueBytes
+	// streams; TotalQueueBytes for all of the hub. When it is reached the longest
+	// queue of the websocket gives way, as if it were full. 64 KiB for each end of
+	// a stream do not count. 0 is DefaultConnectionQueueBytes
 	// and DefaultTotalQueueBytes.
 	ConnectionQueueBytes, TotalQueueBytes int64
 	// Connections is how many websockets one principal may have, executors' and

@@ -174,11 +174,12 @@ func TestAFullQueueOfEndsThatRetransmitEndsWhenNothingMoves(t *testing.T) {
 }
 
 func TestQueuesOfAConnectionAndOfTheHubAreBounded(t *testing.T) {
-	for name, limits := range map[string]Limits{"connection": {ConnectionQueueBytes: 3 * minFrameBytes}, "hub": {TotalQueueBytes: 3 * minFrameBytes}} {
+	large := strings.Repeat("x", 2*ownBytes)
+	for name, limits := range map[string]Limits{"connection": {ConnectionQueueBytes: 7 * ownBytes}, "hub": {TotalQueueBytes: 4 * ownBytes}} {
 		x, _, executor, harness := bare(t, limits, "")
 		l := harness(false)
 		for _, id := range []string{"a", "b", "c", "d"} {
-			x.fromHarness(l, encode(id, "x"))
+			x.fromHarness(l, encode(id, large))
 		}
 		if got := strings.Join(drain(l), " "); got != "d:slow_consumer" {
 			t.Errorf("%s: the harness gets %s", name, got)
@@ -186,6 +187,41 @@ func TestQueuesOfAConnectionAndOfTheHubAreBounded(t *testing.T) {
 		if got := strings.Join(drain(executor), " "); got != "a b c" || x.total.used.Load() != 0 || executor.queued != 0 {
 			t.Errorf("%s: the executor gets %s, and %d bytes are left", name, got, x.total.used.Load())
 		}
+	}
+}
+
+// Who floods an executor that is slow is the one who loses.
+func TestTheLongestQueueGivesWay(t *testing.T) {
+	for instance, want := range map[string]string{"": "b c", "one": "b c"} {
+		x, _, executor, harness := bare(t, Limits{ConnectionQueueBytes: 10 * minFrameBytes}, instance)
+		flood, quiet := harness(instance != ""), harness(instance != "")
+		for range 10 {
+			x.fromHarness(flood, encode("a", "x"))
+		}
+		x.fromHarness(quiet, encode("b", "x"))
+		x.fromHarness(quiet, encode("c", "x"))
+		if got := strings.Join(drain(executor), " "); got != want {
+			t.Errorf("%q: the executor gets %s, want %s", instance, got, want)
+		}
+		told := map[string]string{"": "a:slow_consumer", "one": ""}[instance]
+		if got := strings.Join(drain(flood), " "); got != told || len(drain(quiet)) != 0 {
+			t.Errorf("%q: the harness is told %q", instance, got)
+		}
+		if x.total.used.Load() != 0 || executor.queued != 0 {
+			t.Errorf("%q: %d and %d bytes are left", instance, x.total.used.Load(), executor.queued)
+		}
+	}
+}
+
+// What little a stream sends has room when the hub is full.
+func TestLittleAlwaysHasRoom(t *testing.T) {
+	x, _, executor, harness := bare(t, Limits{TotalQueueBytes: 1}, "")
+	l := harness(false)
+	x.fromHarness(l, encode("a", strings.Repeat("x", ownBytes/2)))
+	x.fromHarness(l, encode("b", "x"))
+	x.fromHarness(l, encode("a", strings.Repeat("x", ownBytes)))
+	if got := strings.Join(append(drain(executor), drain(l)...), " "); got != "b a:slow_consumer" {
+		t.Errorf("%s comes", got)
 	}
 }
 

@@ -172,12 +172,13 @@ func (l *line) next() (frame []byte, more bool) {
 	o := l.ready[0]
 	l.ready[0] = nil
 	l.ready = l.ready[1:]
+	held := beyondOwn(o.bytes)
 	frame = o.pop()
 	if o == o.stream.up {
 		o.stream.reached = true
 	}
 	l.queued -= weight(frame)
-	x.total.give(weight(frame))
+	x.total.give(held - beyondOwn(o.bytes))
 	if o.waiting = len(o.frames) > 0; o.waiting {
 		l.ready = append(l.ready, o)
 	}

@@ -10,6 +10,13 @@ const minFrameBytes = 512
 
 func weight(frame []byte) int64 { return max(int64(len(frame)), minFrameBytes) }
 
+// ownBytes is what every queue may hold whatever others do. It does not count for
+// what the hub holds in all: who sends little does not lose because others send
+// much.
+const ownBytes = 64 << 10
+
+func beyondOwn(bytes int64) int64 { return max(bytes-ownBytes, 0) }
+
 // queue is what waits to be sent to one end of a stream. It is guarded by the
 // exchange's mu.
 type queue struct {
