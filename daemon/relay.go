@@ -27,7 +27,6 @@ type relayDoor struct {
 	clients  *clients
 	logger   *slog.Logger
 	large    *wsconn.Budget // for messages of JSON-RPC that are written in parts
-	limit    int            // of one message of JSON-RPC, in bytes
 	serving  sync.WaitGroup
 }
 
@@ -40,7 +39,7 @@ func newRelayDoor(cfg config.Config, clients *clients, logger *slog.Logger) (*re
 	}
 	return &relayDoor{
 		endpoint: endpoint, grpc: newRelayListener(), clients: clients, logger: logger,
-		large: wsconn.NewBudget(int64(cfg.AnswersTotal)), limit: int(cfg.Request),
+		large: wsconn.NewBudget(int64(cfg.AnswersTotal)),
 	}, nil
 }
 
@@ -72,7 +71,7 @@ func (r *relayDoor) serve(stream *relay.Stream) {
 	case r.clients.refusing.Load():
 		stream.Reset(relay.ReasonGoingAway)
 	default:
-		r.clients.serveTransport(context.Background(), newClientAuthInfo(shownByRelay()), newRelayTransport(stream, first, r.limit, r.large))
+		r.clients.serveTransport(context.Background(), newClientAuthInfo(shownByRelay()), newRelayTransport(stream, first, r.large))
 	}
 }
 

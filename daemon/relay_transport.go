@@ -17,15 +17,9 @@ import (
 // its stream is reset.
 const relayFlushTimeout = 5 * time.Second
 
-// plainMessageBytes is the largest message for a peer that does not take segments.
-// It goes in one frame, and one of more than 16 MiB would cost the executor its
-// websocket, with everybody's streams.
-const plainMessageBytes = 15 << 20
-
 // relayTransport is a connection of JSON-RPC in a stream of the relay.
 type relayTransport struct {
 	stream *relay.Stream
-	limit  int           // of one message, in bytes
 	share  *wsconn.Share // what the message that is being written takes of that of all transports
 	over   context.Context
 	end    context.CancelCauseFunc
@@ -40,8 +34,8 @@ var (
 	_ jsonrpc.Bounded   = (*relayTransport)(nil)
 )
 
-func newRelayTransport(stream *relay.Stream, first []byte, limit int, large *wsconn.Budget) *relayTransport {
-	t := &relayTransport{stream: stream, first: first, limit: limit, share: large.Share()}
+func newRelayTransport(stream *relay.Stream, first []byte, large *wsconn.Budget) *relayTransport {
+	t := &relayTransport{stream: stream, first: first, share: large.Share()}
 	t.over, t.end = context.WithCancelCause(context.Background())
 	return t
 }
@@ -67,12 +61,7 @@ func (t *relayTransport) Receive() ([]byte, error) {
 }
 
 // Send implements [jsonrpc.Transport].
-func (t *relayTransport) Send(message []byte) error {
-	if len(message) > plainMessageBytes && len(message) > t.MessageLimit() {
-		return &messageTooLargeError{t.MessageLimit()}
-	}
-	return t.stream.Send(t.over, message)
-}
+func (t *relayTransport) Send(message []byte) error { return t.stream.Send(t.over, message) }
 
 // Begin implements [jsonrpc.Transport].
 func (t *relayTransport) Begin() (io.WriteCloser, error) {
@@ -80,15 +69,7 @@ func (t *relayTransport) Begin() (io.WriteCloser, error) {
 }
 
 // MessageLimit implements [jsonrpc.Bounded].
-func (t *relayTransport) MessageLimit() int {
-	if t.stream.WaitReliable(ended(errAsked)) == nil {
-		return t.limit
-	}
-	return min(t.limit, plainMessageBytes)
-}
-
-// errAsked ends a wait that is for what is known already.
-var errAsked = errors.New("nothing is waited for")
+func (t *relayTransport) MessageLimit() int { return t.stream.MessageLimit() }
 
 // Prove implements [jsonrpc.Transport]. Peers of the reference prove nothing.
 func (t *relayTransport) Prove(ctx context.Context) error {

@@ -45,10 +45,9 @@ func (d *Daemon) openRemote() (*remote, error) {
 		BaseURL: d.cfg.RemoteURL, ExecutorID: d.cfg.ExecutorID, Credentials: d.opts.RemoteCredentials, TLS: trust,
 		Name: name, Version: d.opts.Version, Labels: d.cfg.Labels(),
 		Serve: func(ctx context.Context, websocket *wsconn.Conn) error { return door.endpoint.Run(ctx, websocket) },
-		Websocket: wsconn.Options{
-			FrameBytes: int64(d.cfg.Frame), MessageBytes: int64(d.cfg.Request),
-			DeadAfter: time.Duration(d.cfg.KeepaliveTimeout),
-		},
+		// The frames of the rendezvous are no larger than the defaults, whatever
+		// clients of listeners may send.
+		Websocket: wsconn.Options{DeadAfter: time.Duration(d.cfg.KeepaliveTimeout)},
 		Logger: d.opts.Logger,
 	}}, nil
 }

@@ -158,6 +158,7 @@ func TestAHarnessOfTheReferenceThroughTheHub(t *testing.T) {
 // What does not fit into one frame is refused, with what to do instead, and
 // nobody loses a connection by it.
 func TestAPlainHarnessIsNotSentMoreThanAFrameHolds(t *testing.T) {
+	slow(t)
 	f := newFleet(t)
 	c := f.plainClient(t).initialize("")
 	path := filepath.Join(shortDir(t), "f")
