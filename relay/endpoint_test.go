@@ -1,7 +1,9 @@
 package relay
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -92,4 +94,48 @@ func TestCarriersThatAreCut(t *testing.T) {
 	talking.Wait()
 	close(received)
 	cutting.Wait()
+}
+
+// closeCode is a carrier that notes how it is closed.
+type closeCode struct {
+	*pipeEnd
+	code chan int
+}
+
+func (c closeCode) Close(code int, reason string) error {
+	c.code <- code
+	return c.pipeEnd.Close(code, reason)
+}
+
+// TestCloseCodes has a carrier closed so that a peer knows whether to wait for
+// another one.
+func TestCloseCodes(t *testing.T) {
+	run := func(ctx context.Context, e *Endpoint, end func()) int {
+		near, _ := pipe()
+		c := closeCode{near, make(chan int, 1)}
+		var running sync.WaitGroup
+		running.Go(func() { _ = e.Run(ctx, c) })
+		end()
+		running.Wait()
+		return <-c.code
+	}
+	e := endpoint(t, Config{})
+	ctx, stop := context.WithCancelCause(context.Background())
+	if code := run(ctx, e, func() { stop(nil) }); code != codeGoingAway {
+		t.Errorf("an endpoint that may go on closed with %d", code)
+	}
+	isRunning := func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.running
+	}
+	closeRunning := func() {
+		for !isRunning() {
+			runtime.Gosched()
+		}
+		_ = e.Close(ReasonClosed)
+	}
+	if code := run(context.Background(), e, closeRunning); code != codeNormal {
+		t.Errorf("an endpoint that is closed closed with %d", code)
+	}
 }

@@ -254,3 +254,16 @@ func StreamID(b []byte) (string, error) {
 	}
 	return string(id), nil
 }
+
+// IsReset reports whether a frame that has a stream id ends its stream, for
+// whoever passes it on and need not keep a place for that any longer.
+func IsReset(b []byte) bool {
+	var last body // of several the last one counts
+	err := fields(b, func(number protowire.Number, value field) error {
+		if one := body(number); value.kind == protowire.BytesType && one >= bodyData && one <= bodyHandshake {
+			last = one
+		}
+		return nil
+	})
+	return err == nil && last == bodyReset
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -130,6 +131,22 @@ func TestStreamIDReadsNothingElse(t *testing.T) {
 	for _, frame := range [][]byte{nil, {8, 1}, appendEmpty(nil, "", 0, 0, bodyAck), appendEmpty(nil, "\n", 0, 0, bodyAck), []byte("x")} {
 		if id, err := StreamID(frame); err == nil {
 			t.Errorf("%x is of stream %q", frame, id)
+		}
+	}
+}
+
+func TestIsReset(t *testing.T) {
+	reset, ack := appendReset(nil, "s", 0, 0, "why"), appendEmpty(nil, "s", 0, 0, bodyAck)
+	for _, c := range []struct {
+		frame []byte
+		reset bool
+	}{
+		{reset, true}, {appendReset(nil, "s", 7, 9, ""), true}, {append(slices.Clone(ack), reset...), true},
+		{ack, false}, {dataFrame("s", 1, 1, 1, 0, 1, string(reset)), false}, {append(slices.Clone(reset), ack...), false},
+		{nil, false}, {reset[:len(reset)-1], false}, {[]byte{8, 1, 18, 1, 's', 0x40, 1}, false},
+	} {
+		if got := IsReset(c.frame); got != c.reset {
+			t.Errorf("%x is a reset: %v", c.frame, got)
 		}
 	}
 }

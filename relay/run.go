@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -15,8 +16,9 @@ const (
 	codeGoingAway = 1001
 )
 
-// Run serves a carrier until it ends or ctx does, and closes it. The streams of
-// peers that acknowledge live on, and the next Run takes them up again. It
+// Run serves a carrier until it ends or ctx does, and closes it: with code 1000
+// if the endpoint is closed, so that nobody waits for it, and else with 1001. The
+// streams of peers that acknowledge live on, and the next Run takes them up again. It
 // returns why it ended: the cause of ctx, [ErrClosed], or an error of the
 // carrier. A second one at a time is [ErrRunning].
 func (e *Endpoint) Run(ctx context.Context, c Carrier) error {
@@ -47,7 +49,11 @@ func (e *Endpoint) Run(ctx context.Context, c Carrier) error {
 		}
 		end(ErrClosed)
 	}
-	_ = c.Close(codeNormal, "")
+	code := codeGoingAway // and the next Run may come
+	if errors.Is(context.Cause(ending), ErrClosed) {
+		code = codeNormal
+	}
+	_ = c.Close(code, "")
 	both.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
