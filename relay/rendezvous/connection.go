@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -96,6 +97,9 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	who.Info("an executor connected", "resumable", l.resumable)
 	stop := h.keepSeen(l, id, t.Epoch)
 	err = l.serve(func(frame []byte) { place.fromExecutor(l, frame) }, func() { place.departExecutor(l) })
+	if err == io.EOF {
+		place.executorIsDone(l)
+	}
 	stop()
 	h.see(id, t.Epoch, false)
 	code, reason := l.ending()
@@ -183,6 +187,9 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	place.connectHarness(l)
 	who.Info("a harness connected", "resumable", l.resumable)
 	err = l.serve(func(frame []byte) { place.fromHarness(l, frame) }, func() { place.departHarness(l) })
+	if err == io.EOF {
+		place.harnessIsDone(l)
+	}
 	code, reason := l.ending()
 	who.Info("a harness left", "code", code, "reason", reason, "error", errText(err))
 	return nil

@@ -78,13 +78,28 @@ func (x *exchange) departExecutor(l *line) {
 		clear(x.owed)
 		return
 	}
-	x.vacant = x.wait(func(*departure) {
-		x.vacant = nil
-		x.endAll()
-		x.instance = ""
-		clear(x.owed)
-	})
+	x.vacant = x.wait(x.vacate)
+	l.away = x.vacant
 	x.endPlain()
+}
+
+// vacate ends what waited for an instance that has not come back. mu is held.
+func (x *exchange) vacate(*departure) {
+	x.vacant = nil
+	x.endAll()
+	x.instance = ""
+	clear(x.owed)
+}
+
+// executorIsDone says of the line l, which has departed, that its end closed it
+// as one that does not come back.
+func (x *exchange) executorIsDone(l *line) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.vacant != nil && x.vacant == l.away {
+		x.back(x.vacant)
+		x.vacate(nil)
+	}
 }
 
 // fromExecutor routes a frame that came on l.

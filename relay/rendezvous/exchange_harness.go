@@ -40,6 +40,18 @@ func (x *exchange) departHarness(l *line) {
 		s.line, s.away = nil, away
 	}
 	clear(l.streams)
+	l.away = away
+}
+
+// harnessIsDone says of the line l, which has departed, that its end closed it as
+// one that does not come back.
+func (x *exchange) harnessIsDone(l *line) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, waiting := x.parting[l.away]; waiting {
+		x.back(l.away)
+		x.abandon(l.away)
+	}
 }
 
 // untoldPerStream is how many ends are kept for harnesses that are away, for each

@@ -1,8 +1,10 @@
 package rendezvous
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
 	"github.com/execwire/execwire/relay"
@@ -117,4 +119,64 @@ func TestAHubThatIsClosedTellsItsEnds(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
+}
+
+// size is of the streams of build-1.
+func (h *testHub) size() int { return h.look("build-1").size() }
+
+func reset(stream, reason string) *relayv1.RelayMessageFrame {
+	return &relayv1.RelayMessageFrame{Version: 1, StreamId: stream,
+		Body: &relayv1.RelayMessageFrame_Reset_{Reset_: &relayv1.RelayReset{Reason: reason}}}
+}
+
+// Who opens and ends one stream after the other has room for the next.
+func TestAStreamThatAnEndHasResetIsForgotten(t *testing.T) {
+	hub := startHub(t, Config{Limits: Limits{StreamsPerConnection: 1}})
+	executor := hub.executor("build-1", "one")
+	harness, plain := hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", false)
+	for i := range 10 {
+		for _, h := range []*end{harness, plain} {
+			id := fmt.Sprint("s", i)
+			h.send(data(id, 0, "x"), data(id, 1, "y"))
+			executor.expect(data(id, 0, "x"))
+			executor.expect(data(id, 1, "y"))
+			if i%2 == 0 {
+				h.send(reset(id, "closed"))
+				executor.expect(reset(id, "closed"))
+			} else {
+				executor.send(data(id, 0, "last words"), reset(id, "closed"))
+				h.expect(data(id, 0, "last words"))
+				h.expect(reset(id, "closed"))
+			}
+			eventually(t, "the stream is forgotten", func() bool { return hub.size() == 0 })
+		}
+	}
+	plain.send(data("again", 0, "x"), reset("again", "closed"), data("again", 0, "y"))
+	for _, want := range []*relayv1.RelayMessageFrame{data("again", 0, "x"), reset("again", "closed"), data("again", 0, "y")} {
+		executor.expect(want)
+	}
+	if n := hub.size(); n != 1 {
+		t.Errorf("there are %d streams after one was begun again", n)
+	}
+}
+
+// Nobody waits for an end that has closed its websocket in the normal way.
+func TestAnEndThatIsDoneIsNotWaitedFor(t *testing.T) {
+	hub := startHub(t, Config{Limits: Limits{StreamGrace: time.Hour}})
+	executor := hub.executor("build-1", "one")
+	harness, other := hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", true)
+	harness.send(data("a", 0, "x"))
+	executor.expect(data("a", 0, "x"))
+	harness.close()
+	executor.expectReset("a", relay.ReasonHarnessGone)
+	other.send(data("b", 0, "x"))
+	executor.expect(data("b", 0, "x"))
+	executor.close()
+	other.expectReset("b", relay.ReasonExecutorGone)
+	eventually(t, "nothing is waited for", func() bool {
+		x := hub.look("build-1")
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return len(x.parting) == 0 && len(x.streams) == 0
+	})
 }

@@ -64,8 +64,8 @@ type Limits struct {
 	// streams are reset. 0 is DefaultStreamGrace.
 	StreamGrace time.Duration
 	// StreamIdle is after how long without a frame a stream is forgotten of which
-	// both ends retransmit: they say something every few seconds, and the hub does
-	// not read that they have parted. 0 is DefaultStreamIdle.
+	// both ends retransmit: they say something every few seconds. 0 is
+	// DefaultStreamIdle.
 	StreamIdle time.Duration
 	// URLLifetime is how long the URL of a registration, or of a request to
 	// connect, lets its bearer in. 0 is DefaultURLLifetime.

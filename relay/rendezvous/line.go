@@ -49,6 +49,7 @@ type line struct {
 	over    bool                 // it is to be closed, by code and reason
 	lost    bool                 // nothing more can be received
 	parted  bool                 // that is what ended it
+	away    *departure           // of its end, once it has departed; nil if nothing of it is waited for
 	code    int
 	reason  string
 }
@@ -181,6 +182,8 @@ func (l *line) next() (frame []byte, more bool) {
 	x.total.give(held - beyondOwn(o.bytes))
 	if o.waiting = len(o.frames) > 0; o.waiting {
 		l.ready = append(l.ready, o)
+	} else if o.last {
+		x.end(o.stream, "", false, false)
 	}
 	return frame, true
 }
@@ -226,7 +229,7 @@ func (l *line) lose(code int, reason string) {
 	l.exchange.mu.Lock()
 	defer l.exchange.mu.Unlock()
 	l.lost = true
-	l.parted = !l.over
+	l.parted = l.parted || !l.over
 	l.finish(code, reason)
 	l.rouse()
 }

@@ -3,6 +3,8 @@ package rendezvous
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/execwire/execwire/relay"
 )
 
 // minFrameBytes is what a frame counts as at least: what it takes to keep one.
@@ -23,6 +25,7 @@ type queue struct {
 	frames  [][]byte
 	bytes   int64
 	waiting bool // it is among those of a line that have something
+	last    bool // the last frame that came is a reset
 	// stuck is since when frames did not fit and none has left; zero if all
 	// fitted since one left.
 	stuck time.Time
@@ -36,6 +39,7 @@ func (q *queue) fits(frame []byte, most int64) bool {
 func (q *queue) push(frame []byte) {
 	q.frames = append(q.frames, frame)
 	q.bytes += weight(frame)
+	q.last = relay.IsReset(frame)
 }
 
 func (q *queue) pop() []byte {
