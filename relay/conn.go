@@ -13,7 +13,8 @@ import (
 // their own messages. Writes leave in messages of at most Config.SegmentBytes;
 // deadlines work. Its addresses are the stream's id, of network "relay". A peer's
 // reset with [ReasonClosed] is the end of file. Close does not wait, and ends the
-// stream when what was written has arrived, or after Config.SilenceTimeout.
+// stream when what was written has arrived. If it has not after
+// Config.SilenceTimeout the stream ends with [ReasonMessageCut].
 //
 // Nothing else may send or receive on the stream.
 func NewConn(s *Stream) net.Conn {
@@ -26,6 +27,8 @@ type conn struct {
 	reading, writing *deadline
 	closing          sync.Once
 	closed           chan struct{}
+
+	writer sync.Mutex // one writer at a time: what it writes stays together
 
 	mu   sync.Mutex // one reader at a time
 	left []byte     // guarded by mu; of the message that is being read
@@ -74,6 +77,8 @@ func (c *conn) meaning(err error) error {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (written int, err error) {
+	c.writer.Lock()
+	defer c.writer.Unlock()
 	if isDone(c.closed) {
 		return 0, net.ErrClosed
 	}

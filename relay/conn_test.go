@@ -5,27 +5,19 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"golang.org/x/net/nettest"
 )
 
 // conns returns the two ends of a stream as connections.
 func conns(t testing.TB, c Config) (harness, executor net.Conn, stop func()) {
-	h, err := NewEndpoint(Config{Role: Harness, SegmentBytes: c.SegmentBytes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := NewEndpoint(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, x := endpoint(t, Config{Role: Harness, SegmentBytes: c.SegmentBytes}), endpoint(t, c)
 	cut := connect(t, h, x)
 	s := opened(t, h)
-	send(t, s, "x")
-	p := accept(t, x)
-	expect(t, p, "x")
+	p := begun(t, s, x)
 	return NewConn(s), NewConn(p), func() {
 		_ = h.Close(ReasonGoingAway)
 		_ = x.Close(ReasonGoingAway)
@@ -54,10 +46,7 @@ func TestConnCloses(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	cut := connect(t, h, x)
 	s := opened(t, h)
-	send(t, s, "x")
-	p := accept(t, x)
-	expect(t, p, "x")
-	a, b := NewConn(s), NewConn(p)
+	a, b := NewConn(s), NewConn(begun(t, s, x))
 	cut()
 	sent := bytes.Repeat([]byte("0123456789"), 100_000)
 	if _, err := a.Write(sent); err != nil {
@@ -105,19 +94,62 @@ func TestConnGivesItsPlaceBack(t *testing.T) {
 			if err := end.Close(); err != nil {
 				t.Error(err)
 			}
+			<-end.(*conn).stream.Done()
 		}
 	}
 	for _, e := range []*Endpoint{h, x} {
-		for ctx := within(t); ; time.Sleep(time.Millisecond) {
-			e.mu.Lock()
-			left := e.table.count
-			e.mu.Unlock()
-			if left == 0 {
-				break
-			}
-			if ctx.Err() != nil {
-				t.Fatalf("the %v has %d places that nobody needs", e.table.config.Role, left)
-			}
+		if left := e.table.count; left != 0 {
+			t.Errorf("the %v has %d places that nobody needs", e.table.config.Role, left)
 		}
 	}
+}
+
+// TestConnClosedWithoutBeingRead: the end of file says that everything has come,
+// so a peer that did not take it in time does not get one.
+func TestConnClosedWithoutBeingRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{QueueBytes: 1})
+		connect(t, h, x)
+		s := opened(t, h)
+		p := begun(t, s, x)
+		a, b := NewConn(s), NewConn(p)
+		sent := make([]byte, 10*DefaultSegmentBytes)
+		if _, err := a.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		<-p.Done()
+		got, err := io.ReadAll(b)
+		if len(got) == len(sent) {
+			t.Fatal("everything was taken, so this shows nothing")
+		}
+		if reset, is := errors.AsType[*ResetError](err); !is || !reset.Remote || reset.Reason != ReasonMessageCut {
+			t.Errorf("after %d bytes of %d the end is %v", len(got), len(sent), err)
+		}
+	})
+}
+
+// TestConnWritesWhole: what two write at the same time is not mixed.
+func TestConnWritesWhole(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness, SegmentBytes: 2}), endpoint(t, Config{})
+	connect(t, h, x)
+	s := opened(t, h)
+	a, b := NewConn(s), NewConn(begun(t, s, x))
+	const writers, size = 4, 1000
+	var writing sync.WaitGroup
+	for i := range writers {
+		writing.Go(func() { _, _ = a.Write(bytes.Repeat([]byte{byte(i)}, size)) })
+	}
+	for range writers {
+		got := make([]byte, size)
+		if _, err := io.ReadFull(b, got); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, bytes.Repeat(got[:1], size)) {
+			t.Error("writes are mixed")
+		}
+	}
+	writing.Wait()
 }

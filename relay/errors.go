@@ -16,7 +16,7 @@ const (
 	ReasonCarrierLost = "carrier_lost"
 	// ReasonMessageTooLarge is a message beyond Config.MessageBytes.
 	ReasonMessageTooLarge = "message_too_large"
-	// ReasonMessageCut is a message whose sender gave up in the middle.
+	// ReasonMessageCut is a sender that gave up what it was sending.
 	ReasonMessageCut = "message_cut"
 	// ReasonReceiveOverflow is a peer that sent more than there is room for.
 	ReasonReceiveOverflow = "receive_overflow"

@@ -66,9 +66,13 @@ func (p *pipeEnd) Close(int, string) error {
 	return nil
 }
 
-// endpoint returns an endpoint that the test closes.
+// endpoint returns an endpoint that the test closes. Unless the test says how
+// patient it is, it takes nobody for plain or silent because the machine is slow.
 func endpoint(t testing.TB, c Config) *Endpoint {
 	t.Helper()
+	if c.ProbeTimeout == 0 && c.SilenceTimeout == 0 {
+		c.ProbeTimeout, c.SilenceTimeout = patience, 2*patience
+	}
 	e, err := NewEndpoint(c)
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +133,15 @@ func accept(t testing.TB, e *Endpoint) *Stream {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// begun begins a stream, and returns its other end.
+func begun(t testing.TB, s *Stream, at *Endpoint) *Stream {
+	t.Helper()
+	send(t, s, "x")
+	other := accept(t, at)
+	expect(t, other, "x")
+	return other
 }
 
 func expect(t testing.TB, s *Stream, want string) {

@@ -152,7 +152,7 @@ func (f *flow) pop() []byte {
 }
 
 // finish ends the stream when all that was pushed has been acknowledged, or sent
-// if the peer does not acknowledge; in any case after SilenceTimeout.
+// if the peer does not acknowledge. After SilenceTimeout it gives the rest up.
 func (f *flow) finish(now time.Time) {
 	f.leave = true
 	f.parting = now.Add(f.config.SilenceTimeout)
@@ -225,7 +225,7 @@ func (f *flow) strike(now time.Time) {
 		f.end(ReasonPeerSilent, false)
 		return
 	case due(f.parting):
-		f.end(ReasonClosed, false)
+		f.end(ReasonMessageCut, false)
 		return
 	case due(f.certain()):
 		f.end(ReasonProtocolError, false)
