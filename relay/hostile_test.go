@@ -51,7 +51,7 @@ func TestFloodOfQuestions(t *testing.T) {
 // TestFloodOfStreams begins streams, and speaks of ones that there are not.
 func TestFloodOfStreams(t *testing.T) {
 	table := hostile(t, Config{Streams: 10})
-	for i := range 100_000 {
+	for i := range 20_000 {
 		id := fmt.Sprint("stream ", i)
 		tell(t, table, dataFrame(id, none, 0, 0, 0, 1, "hello"))
 		tell(t, table, appendResume(nil, id+" resumed", none, 0, 0))

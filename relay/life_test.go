@@ -6,7 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 func TestOneCarrierAtATime(t *testing.T) {
@@ -49,23 +49,25 @@ func TestRunReturnsWhy(t *testing.T) {
 
 // TestCloseTellsThePeer shows that resets leave before the carrier is closed.
 func TestCloseTellsThePeer(t *testing.T) {
-	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
-	connect(t, h, x)
-	var streams []*Stream
-	for range 20 {
-		s := opened(t, h)
-		send(t, s, "hello")
-		streams = append(streams, s)
-	}
-	for range streams {
-		expect(t, accept(t, x), "hello")
-	}
-	if err := x.Close(ReasonGoingAway); err != nil {
-		t.Error(err)
-	}
-	for _, s := range streams {
-		expectReset(t, s, ReasonGoingAway, true)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
+		connect(t, h, x)
+		var streams []*Stream
+		for range 20 {
+			s := opened(t, h)
+			send(t, s, "hello")
+			streams = append(streams, s)
+		}
+		for range streams {
+			expect(t, accept(t, x), "hello")
+		}
+		if err := x.Close(ReasonGoingAway); err != nil {
+			t.Error(err)
+		}
+		for _, s := range streams {
+			expectReset(t, s, ReasonGoingAway, true)
+		}
+	})
 }
 
 // stuck is a carrier that takes nothing until it is closed.
@@ -124,18 +126,17 @@ func TestCloseDuringEverything(t *testing.T) {
 
 // TestSilentPeer loses the carrier for good.
 func TestSilentPeer(t *testing.T) {
-	short := Config{SilenceTimeout: 500 * time.Millisecond, HeartbeatInterval: 100 * time.Millisecond, ProbeTimeout: 500 * time.Millisecond}
-	x := endpoint(t, short)
-	short.Role = Harness
-	h := endpoint(t, short)
-	cut := connect(t, h, x)
-	s := opened(t, h)
-	send(t, s, "hello")
-	p := accept(t, x)
-	expect(t, p, "hello")
-	cut()
-	expectReset(t, s, ReasonPeerSilent, false)
-	expectReset(t, p, ReasonPeerSilent, false)
+	synctest.Test(t, func(t *testing.T) {
+		h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
+		cut := connect(t, h, x)
+		s := opened(t, h)
+		p := begun(t, s, x)
+		cut()
+		<-s.Done()
+		<-p.Done()
+		expectReset(t, s, ReasonPeerSilent, false)
+		expectReset(t, p, ReasonPeerSilent, false)
+	})
 }
 
 // TestStreamThatNobodyReads shows that it holds up its own sender alone, and how
