@@ -152,7 +152,11 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
-	argv := []string{"execwire-preparer", b.program, "bwrap", "--args", strconv.Itoa(fd), "--", ownDescriptor(starterSelf), path}
+	program := b.program
+	if v.program != "" {
+		program = preparer // whose descriptor it gets
+	}
+	argv := []string{"execwire-preparer", program, "bwrap", "--args", strconv.Itoa(fd), "--", ownDescriptor(starterSelf), path}
 	wrapped := Program{
 		Path: preparer, Argv: append(argv, p.Argv...), Env: prefixed(p.Env), Dir: "/", Files: a.files, Terminal: -1, KeepMask: true,
 	}
@@ -185,7 +189,7 @@ func (b *bubblewrap) prepare(v *view, a *arguments, users, network int, terminal
 	if network >= 0 {
 		enter(network, unix.CLONE_NEWNET, "the empty network cannot be entered")
 	}
-	v.prepare(terminal, b.kind.sealed)
+	v.prepare(terminal, b.kind.sealed, own)
 	v.about("", "descriptors cannot be closed")
 	v.call(unix.SYS_DUP3, literal(0), literal(preparerCalls), literal(0))
 	v.call(unix.SYS_CLOSE_RANGE, literal(own), literal(math.MaxInt32), literal(unix.CLOSE_RANGE_CLOEXEC))
@@ -199,6 +203,9 @@ func (b *bubblewrap) prepare(v *view, a *arguments, users, network int, terminal
 // view looks at what the program is to see, and has bubblewrap take that over.
 func (b *bubblewrap) view(a *arguments, p Program) (*view, error) {
 	v := &view{}
+	if b.plan.Access(b.program) < AccessRead {
+		v.program = b.program
+	}
 	root := len(b.mounts) > 0 && b.mounts[0].path == "/"
 	if root {
 		a.add("--dev-bind", "/", "/", "--proc", "/proc")

@@ -76,8 +76,9 @@ func (v *view) makeDevices() {
 	if v.hides(false) {
 		v.file(v.dev, hiddenFile, 0)
 	}
-	if v.hides(true) {
+	if v.hides(true) { // bubblewrap mounts on /tmp, which it could not on what was removed
 		v.directory(v.dev, hiddenDirectory, 0)
+		v.mountIn(v.fresh("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, [2]string{"mode", "0"}), v.dev, hiddenDirectory)
 	}
 }
 
@@ -88,6 +89,7 @@ func (v *view) sealDevices() {
 		v.call(unix.SYS_UNLINKAT, v.dev, v.text(hiddenFile), literal(0))
 	}
 	if v.hides(true) {
+		v.call(unix.SYS_UMOUNT2, v.text("/dev/"+hiddenDirectory), literal(unix.MNT_DETACH))
 		v.call(unix.SYS_UNLINKAT, v.dev, v.text(hiddenDirectory), literal(unix.AT_REMOVEDIR))
 	}
 	v.set(v.dev, 0, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})

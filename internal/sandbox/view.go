@@ -14,6 +14,7 @@ import (
 type view struct {
 	preparation
 	layers  []*layer // parents before what is below them
+	program string   // what is executed then though the layers hide it, or ""
 	devices []argument
 	console argument
 	dev     argument // the fresh /dev
@@ -53,8 +54,9 @@ func (v *view) hides(directory bool) bool {
 	return false
 }
 
-// prepare makes the view, with the terminal of that name unless it is "".
-func (v *view) prepare(terminal string, sealed bool) {
+// prepare makes the view, with the terminal of that name unless it is "". What is executed then though it is hidden has
+// the number of a descriptor.
+func (v *view) prepare(terminal string, sealed bool, program int) {
 	v.about("", "mounts cannot be told from those outside")
 	mask := v.call(unix.SYS_UMASK, literal(0))
 	v.call(unix.SYS_UNSHARE, literal(unix.CLONE_NEWNS))
@@ -77,6 +79,9 @@ func (v *view) prepare(terminal string, sealed bool) {
 		v.setAt(here, "/proc", 0, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}) // bubblewrap says there who it is
 	}
 	v.makeDevices()
+	if v.program != "" {
+		v.takeProgram(program)
+	}
 	for _, y := range v.layers {
 		if y.path != "/" {
 			v.lay(y)
@@ -91,6 +96,18 @@ func (v *view) prepare(terminal string, sealed bool) {
 	}
 	v.sealDevices()
 	v.call(unix.SYS_UMASK, mask)
+}
+
+// takeProgram opens what is executed, before it is hidden, as a number. It is read-only, because programs find it as that
+// of bubblewrap's process inside.
+func (v *view) takeProgram(number int) {
+	v.about(v.program, "cannot be executed")
+	place := v.openWithoutLinks(v.program)
+	tree := v.copied(place)
+	v.close(place)
+	v.set(tree, unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	v.call(unix.SYS_DUP3, tree, literal(number), literal(unix.O_CLOEXEC))
+	v.close(tree)
 }
 
 // changed is what it means if a place cannot be opened, or is a directory and was none.
