@@ -48,7 +48,7 @@ func (d *Daemon) openRemote() (*remote, error) {
 		// The frames of the rendezvous are no larger than the defaults, whatever
 		// clients of listeners may send.
 		Websocket: wsconn.Options{DeadAfter: time.Duration(d.cfg.KeepaliveTimeout)},
-		Logger: d.opts.Logger,
+		Logger:    d.opts.Logger,
 	}}, nil
 }
 
