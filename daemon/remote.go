@@ -81,9 +81,12 @@ func (r *remote) begin(failed chan<- error) {
 	})
 }
 
-// close tells those who came through the relay that the server goes away, and
-// disconnects from it.
+// close lets those who came through the relay receive what was sent to them last,
+// tells them that the server goes away, and disconnects from it.
 func (r *remote) close() error {
+	flush, cancel := context.WithTimeoutCause(context.Background(), flushTimeout, errFlush)
+	defer cancel()
+	_ = r.door.endpoint.Flush(flush) // those who do not receive it are cut off
 	err := r.door.endpoint.Close(relay.ReasonGoingAway)
 	r.end(errStopping)
 	<-r.ended

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -63,6 +64,44 @@ func TestConnCloses(t *testing.T) {
 		t.Errorf("%d bytes of %d came, %v", len(got), len(sent), err)
 	}
 	expectReset(t, s, ReasonClosed, false)
+}
+
+// TestFlushWaitsForWhatWasWritten shows that what was written to a connection that
+// was closed arrives before its endpoint is, if that waits for it.
+func TestFlushWaitsForWhatWasWritten(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
+	cut := connect(t, h, x)
+	s := opened(t, h)
+	send(t, s, "x")
+	p := accept(t, x)
+	expect(t, p, "x")
+	a, b := NewConn(s), NewConn(p)
+	cut()
+	sent := bytes.Repeat([]byte("0123456789"), 100_000)
+	if _, err := b.Write(sent); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	enough := errors.New("enough")
+	over, end := context.WithCancelCause(t.Context())
+	end(enough)
+	if err := x.Flush(over); !errors.Is(err, enough) {
+		t.Errorf("flushing without a carrier: %v", err)
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- errors.Join(x.Flush(t.Context()), x.Close(ReasonGoingAway)) }()
+	connect(t, h, x)
+	if got, err := io.ReadAll(a); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("%d bytes of %d came, %v", len(got), len(sent), err)
+	}
+	if err := <-flushed; err != nil {
+		t.Errorf("flushing: %v", err)
+	}
+	if err := x.Flush(t.Context()); err != nil {
+		t.Errorf("flushing nothing: %v", err)
+	}
 }
 
 // TestConnEndsByOtherResets shows that only a close is the end of file.

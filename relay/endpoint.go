@@ -40,6 +40,7 @@ type Endpoint struct {
 	wakeup   time.Time  // guarded by mu; the deadline that is being waited for
 	running  bool       // guarded by mu
 	ran      bell       // guarded by mu; of running
+	left     bell       // guarded by mu; of streams whose connections were closed
 	closed   bool       // guarded by mu
 }
 
@@ -56,6 +57,9 @@ func NewEndpoint(c Config) (*Endpoint, error) {
 	e.table.changed = func(one *line) {
 		if one.stream != nil {
 			one.stream.noticed()
+		}
+		if one.quit && !one.live {
+			e.left.ring()
 		}
 	}
 	e.work.Go(e.keepTime)
@@ -137,6 +141,24 @@ func (e *Endpoint) wait(done <-chan struct{}, b *bell) {
 	case <-rung:
 	case <-done:
 	}
+}
+
+// Flush blocks until what was written to connections has arrived that this end has
+// closed, see [NewConn], or their streams have ended otherwise. The error is
+// [ErrClosed] or the cause of ctx.
+func (e *Endpoint) Flush(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.table.leaving() {
+		switch {
+		case e.closed:
+			return ErrClosed
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		e.wait(ctx.Done(), &e.left)
+	}
+	return nil
 }
 
 // Close ends all streams with a reason, of which their peers are told as far as a

@@ -125,6 +125,16 @@ func (t *table) tell(one *line) {
 	}
 }
 
+// leaving reports whether streams wait for what was sent to arrive, to end.
+func (t *table) leaving() bool {
+	for _, one := range t.lines {
+		if one.quit {
+			return true
+		}
+	}
+	return false
+}
+
 // attach begins a carrier.
 func (t *table) attach(now time.Time) {
 	t.attached = true
