@@ -85,8 +85,12 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	}
 	// It is there before it is told so, for a harness that comes the next moment.
 	l := newLine(member.Principal.Name, made.instance != "")
+	l.epoch = t.Epoch
 	who := h.logger.With(logID(id), "role", string(roleExecutor), "principal", l.principal, "peer", r.RemoteAddr, "epoch", t.Epoch)
-	if place.connectExecutor(l, made.instance) {
+	switch tookOver, late := place.connectExecutor(l, made.instance); {
+	case late:
+		return superseded(id)
+	case tookOver:
 		who.Info("an executor took over from one that was connected")
 	}
 	if l.carrier, err = wsconn.Accept(w, r, h.options()); err != nil {
@@ -223,8 +227,7 @@ func (h *Hub) enter(principal, id string) (leave func(), p *place, err error) {
 	}
 	if p = h.visit(id); p == nil {
 		h.sockets.remove(principal)
-		return nil, nil, &Refusal{Status: http.StatusServiceUnavailable, Code: codeShuttingDown,
-			Message: errClosing.Error() + ": try again", RetryAfter: time.Second}
+		return nil, nil, shuttingDown()
 	}
 	return func() {
 		h.drop(p, 1)

@@ -5,12 +5,16 @@ import "github.com/execwire/execwire/relay"
 // connectExecutor makes l the line of the executor, and closes the one that was.
 // instance is the process that it is in, empty of one that does not retransmit:
 // the streams of the same one go on, those of another end. It reports whether
-// another line was.
-func (x *exchange) connectExecutor(l *line, instance string) (tookOver bool) {
+// another line was, and whether l is late: then that one is of a later epoch, and
+// nothing has changed.
+func (x *exchange) connectExecutor(l *line, instance string) (tookOver, late bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.join(l)
 	before := x.executor
+	if before != nil && before.epoch > l.epoch {
+		return false, true
+	}
+	x.join(l)
 	same := instance != "" && instance == x.instance
 	if before != nil {
 		x.executor = nil
@@ -33,7 +37,7 @@ func (x *exchange) connectExecutor(l *line, instance string) (tookOver bool) {
 	clear(x.owed)
 	x.instance = instance
 	x.endIfClosed(l)
-	return before != nil
+	return before != nil, false
 }
 
 // leave empties the queues of frames that wait for a line which is not the

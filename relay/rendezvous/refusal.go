@@ -54,6 +54,11 @@ func superseded(id string) *Refusal {
 		"the registration of executor %s was used, has expired, or a later one has connected: register again", id)
 }
 
+func shuttingDown() *Refusal {
+	return &Refusal{Status: http.StatusServiceUnavailable, Code: codeShuttingDown,
+		Message: errClosing.Error() + ": try again", RetryAfter: time.Second}
+}
+
 // limitReached is the refusal of whatever would be beyond a limit.
 func limitReached(code, limit string, most int, retry time.Duration) *Refusal {
 	return &Refusal{Status: http.StatusTooManyRequests, Code: code, RetryAfter: retry,

@@ -1,10 +1,12 @@
 package rendezvous
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/execwire/execwire/internal/wsconn"
@@ -111,5 +113,37 @@ func TestRequestsAreRefused(t *testing.T) {
 				t.Errorf("%d, %v, want %d and %s", status, body, tc.status, tc.code)
 			}
 		})
+	}
+}
+
+// goneMemory is a presence that does not answer any more once it is closed.
+type goneMemory struct {
+	*Memory
+	gone atomic.Bool
+}
+
+func (g *goneMemory) Close() error {
+	g.gone.Store(true)
+	return nil
+}
+
+func (g *goneMemory) Get(ctx context.Context, id string) (Record, uint64, error) {
+	if g.gone.Load() {
+		return Record{}, 0, errors.New("it is closed")
+	}
+	return g.Memory.Get(ctx, id)
+}
+
+// Who comes while a hub is stopped is told to try again, and not that it failed.
+func TestAHubThatIsClosedRefuses(t *testing.T) {
+	hub := startHub(t, Config{Presence: &goneMemory{Memory: NewMemory()}})
+	hub.executor("build-1", "one").close()
+	if err := hub.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/cloud/executor/build-1/register", "/cloud/executor/build-1/connect"} {
+		if status, body := hub.ask(http.MethodPost, path, "fleet", nil); status != http.StatusServiceUnavailable {
+			t.Errorf("%s gave %d, %v", path, status, body)
+		}
 	}
 }

@@ -66,6 +66,9 @@ func (h *Hub) answering(answer func(r *http.Request) (any, error)) http.HandlerF
 // refused answers with why, and has the log say so.
 func (h *Hub) refused(r *http.Request, id string, err error, w http.ResponseWriter) {
 	refusal := refusalOf(err)
+	if refusal.Code == codeInternal && h.over.Err() != nil {
+		refusal = shuttingDown() // what it asked is closed, or was not waited for
+	}
 	h.logger.LogAttrs(r.Context(), refusalLevel(refusal), "a request was refused", logID(id), logString("peer", r.RemoteAddr),
 		logString("path", r.URL.Path), logString("code", refusal.Code), logString("error", err.Error()))
 	refusal.answer(w)
