@@ -76,7 +76,7 @@ type Hub struct {
 	// URLLifetime is how long URLs are good.
 	URLLifetime Duration `name:"url_lifetime" default:"5m" unit:"duration" min:"1s" max:"24h" help:"How long the URL that an executor or a harness is given lets it connect."`
 	// ExecutorRetention is how long executors are known.
-	ExecutorRetention Duration `name:"executor_retention" default:"168h" unit:"duration" min:"1m" max:"8760h" help:"How long an executor that is not connected is known, once there are as many as executors allows."`
+	ExecutorRetention Duration `name:"executor_retention" default:"168h" unit:"duration" min:"1m" max:"8760h" help:"How long an executor that is not connected is known, once there are as many as executors allows; one that never connected is for url_lifetime."`
 	// PresenceInterval is how often executors are seen.
 	PresenceInterval Duration `name:"presence_interval" default:"15s" unit:"duration" min:"1s" max:"10m" help:"How often it is kept that a connected executor is there. One whose node has not said so for four times as long is not."`
 

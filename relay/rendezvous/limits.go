@@ -70,8 +70,8 @@ type Limits struct {
 	// URLLifetime is how long the URL of a registration, or of a request to
 	// connect, lets its bearer in. 0 is DefaultURLLifetime.
 	URLLifetime time.Duration
-	// ExecutorRetention is how long an executor that is not connected is known.
-	// 0 is DefaultExecutorRetention.
+	// ExecutorRetention is how long an executor that is not connected is known; one
+	// that never was is for URLLifetime, when there is no room for others. 0 is DefaultExecutorRetention.
 	ExecutorRetention time.Duration
 	// PresenceInterval is how often the hub says that a connected executor is
 	// there. 0 is DefaultPresenceInterval.

@@ -49,6 +49,9 @@ type Presence interface {
 	// Delete removes the record with that revision. The error is [ErrChanged] if
 	// there is another by now.
 	Delete(ctx context.Context, executor string, revision uint64) error
+	// Count returns how many records there are, or some more if any were deleted
+	// lately. It is cheaper than List.
+	Count(ctx context.Context) (int, error)
 	// List returns all records, by executor.
 	List(ctx context.Context) ([]Record, error)
 	// Close gives up what it holds. Nothing is called after it.
@@ -99,6 +102,13 @@ func (m *Memory) Delete(_ context.Context, executor string, revision uint64) err
 	}
 	delete(m.records, executor)
 	return nil
+}
+
+// Count implements [Presence].
+func (m *Memory) Count(context.Context) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.records), nil
 }
 
 // List implements [Presence].

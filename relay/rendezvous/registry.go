@@ -105,6 +105,13 @@ func (r *registry) makeRoom(ctx context.Context, id string) error {
 	if err != nil || revision != 0 {
 		return err
 	}
+	known, err := r.presence.Count(ctx)
+	if err != nil {
+		return fmt.Errorf("failed to count executors: %w", err)
+	}
+	if known < r.limits.Executors {
+		return nil
+	}
 	records, err := r.presence.List(ctx)
 	if err != nil {
 		return fmt.Errorf("failed to count executors: %w", err)
@@ -126,7 +133,11 @@ func (r *registry) prune(ctx context.Context) (removed int, err error) {
 		return 0, err
 	}
 	for _, record := range records {
-		if r.online(record) || r.clock.now().Sub(record.LastSeen) < r.limits.ExecutorRetention {
+		retention := r.limits.ExecutorRetention
+		if record.Connected == 0 { // and who registered last may not any more
+			retention = r.limits.URLLifetime
+		}
+		if r.online(record) || r.clock.now().Sub(record.LastSeen) < retention {
 			continue
 		}
 		current, revision, err := r.presence.Get(ctx, record.Executor)

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -117,7 +118,12 @@ func TestURLsExpireAndCannotBeChanged(t *testing.T) {
 
 func TestExecutorsThatAreAwayForLongMakeRoom(t *testing.T) {
 	r, clock := newRegistry(t, "n", NewMemory(), Limits{Executors: 2})
-	mustRegister(t, r, "old")
+	if _, err := r.connect(t.Context(), "old", mustRegister(t, r, "old"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.see(t.Context(), "old", 1, false); err != nil {
+		t.Fatal(err)
+	}
 	clock.advance(time.Hour)
 	if _, err := r.connect(t.Context(), "new", mustRegister(t, r, "new"), ""); err != nil {
 		t.Fatal(err)
@@ -212,5 +218,45 @@ func TestNodesThatShareAPresence(t *testing.T) {
 	_, body = one.ask(http.MethodGet, "/v1/executors", "ann", nil)
 	if list, _ := body["executors"].([]any); len(list) != 1 || list[0].(map[string]any)["connected"] != true {
 		t.Errorf("the list of the other node is %v", body)
+	}
+}
+
+// uncounted is a presence whose records are listed only if that must be.
+type uncounted struct {
+	*Memory
+	lists int
+}
+
+func (u *uncounted) List(ctx context.Context) ([]Record, error) {
+	u.lists++
+	return u.Memory.List(ctx)
+}
+
+// A fleet that comes for the first time is not listed for each of it, and ids that
+// never connected make room for others soon.
+func TestRoomForExecutors(t *testing.T) {
+	presence := &uncounted{Memory: NewMemory()}
+	r, clock := newRegistry(t, "n", presence, Limits{Executors: 3})
+	for _, id := range []string{"a", "b", "c", "a"} {
+		mustRegister(t, r, id)
+	}
+	if presence.lists != 0 {
+		t.Errorf("the executors were listed %d times", presence.lists)
+	}
+	if _, err := r.connect(t.Context(), "a", 1, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.see(t.Context(), "a", 1, false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.register(t.Context(), "d", registration{principal: "fleet"})
+	expectRefusal(t, err, codeExecutorLimit)
+	clock.advance(DefaultURLLifetime)
+	mustRegister(t, r, "d")
+	mustRegister(t, r, "e")
+	_, err = r.register(t.Context(), "f", registration{principal: "fleet"})
+	expectRefusal(t, err, codeExecutorLimit)
+	if _, revision, err := presence.Get(t.Context(), "a"); err != nil || revision == 0 {
+		t.Errorf("one that was connected is not known any more: %v", err)
 	}
 }

@@ -231,6 +231,15 @@ func changed(err error) error {
 	return err
 }
 
+// Count implements [rendezvous.Presence].
+func (n *NATS) Count(ctx context.Context) (int, error) {
+	status, err := n.bucket.Status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return int(status.Values()), nil // with the markers of what was deleted
+}
+
 // List implements [rendezvous.Presence].
 func (n *NATS) List(ctx context.Context) ([]rendezvous.Record, error) {
 	watch, err := n.bucket.WatchAll(ctx, jetstream.IgnoreDeletes())

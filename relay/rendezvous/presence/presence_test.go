@@ -82,6 +82,9 @@ func TestRecordsAreChangedByRevision(t *testing.T) {
 		if _, err := p.Put(ctx, record("B", 7), 0); err != nil {
 			t.Fatal(err)
 		}
+		if n, err := p.Count(ctx); err != nil || n != 2 {
+			t.Errorf("there are %d, %v", n, err)
+		}
 		if list, err := p.List(ctx); err != nil || !reflect.DeepEqual(list, []rendezvous.Record{record("B", 7), record("a", 2)}) {
 			t.Errorf("the list is %+v, %v", list, err)
 		}
