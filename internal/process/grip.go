@@ -93,15 +93,19 @@ func awaitDeath(fd int, patience time.Duration) {
 	_, _ = unix.Poll(asked, max(0, int(patience.Milliseconds())))
 }
 
-// signalExactly signals the process that was seen, if it is still there, and tells whether it did.
+// signalExactly signals the process that was seen, if it is still there, and tells whether the first signal reached it.
 func signalExactly(p procStat, signals ...syscall.Signal) bool {
 	fd, err := openExactly(p)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd)
-	for _, sig := range signals {
-		err = errors.Join(err, unix.PidfdSendSignal(fd, sig, nil, 0))
+	reached := false
+	for i, sig := range signals {
+		// The first may end it before the next comes.
+		if err := unix.PidfdSendSignal(fd, sig, nil, 0); i == 0 {
+			reached = err == nil
+		}
 	}
-	return err == nil
+	return reached
 }
