@@ -136,11 +136,17 @@ func (o *ours) check() error {
 	for _, one := range o.talks {
 		s, r := &one.line.send, &one.line.receive
 		large += r.large
+		held := 0
+		for _, part := range r.heldBy {
+			held += len(part.payload)
+		}
 		switch {
 		case len(s.queue) > c.WindowFrames:
 			return fmt.Errorf("%d segments are under way, %d may be", len(s.queue), c.WindowFrames)
 		case len(s.queue) > 1 && s.bytes > c.WindowBytes:
 			return fmt.Errorf("%d bytes are under way, %d may be", s.bytes, c.WindowBytes)
+		case r.bytes != held:
+			return fmt.Errorf("%d bytes are held, and %d are counted", held, r.bytes)
 		case r.bytes > c.WindowBytes:
 			return fmt.Errorf("%d bytes are held, %d may be", r.bytes, c.WindowBytes)
 		case len(r.partial) > c.MessageBytes || cap(r.partial) > 2*c.MessageBytes:
