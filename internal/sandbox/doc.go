@@ -53,7 +53,7 @@
 // A place that is denied where the program cannot write anyway, and that did not exist at the start, is seen when
 // somebody else makes it. A place that is also mounted elsewhere is denied only where it is named. A program that may
 // exchange the entry which another's policy names, or a directory above it, just when the other starts can have what it
-// puts there denied, or what was there left as writable as what is around it. It may if its own policy does not name the
-// place, or if the place, a file called .git in a writable place that is no workspace root for one, came into being after
-// its start.
+// puts there denied, or what was there left as writable as what is around it; when it does so later, what was there stays
+// denied, and what it puts there is not. It may if its own policy does not name the place, or if the place, a file called
+// .git in a writable place that is no workspace root for one, came into being after its start.
 package sandbox
