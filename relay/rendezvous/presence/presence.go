@@ -58,7 +58,8 @@ type NATS struct {
 	server  *server.Server
 	conn    *nats.Conn
 	bucket  jetstream.KeyValue
-	scratch string // removed in the end; empty if there is nothing to remove
+	scratch string   // removed in the end; empty if there is nothing to remove
+	lock    *os.File // the directory, which is locked as long as this is open
 }
 
 var _ rendezvous.Presence = (*NATS)(nil)
@@ -67,9 +68,9 @@ var _ rendezvous.Presence = (*NATS)(nil)
 var ErrStart = errors.New("the embedded NATS server is not ready: in a cluster it waits for most of its nodes")
 
 // Open starts the server, which listens for other nodes only, and without them
-// not at all. It waits until
-// records can be kept, or ctx ends, and at most two minutes. What it returns has
-// to be closed.
+// not at all. It waits until records can be kept, or ctx ends, and at most two
+// minutes. What it returns has to be closed. The error is a [*DirectoryInUseError]
+// if another server has the directory.
 func Open(ctx context.Context, o Options) (_ *NATS, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, ErrStart)
 	defer cancel()
@@ -108,15 +109,8 @@ func untilEnd(ctx context.Context) time.Duration {
 }
 
 func (n *NATS) settings(o Options) (*server.Options, error) {
-	directory := o.Directory
-	if directory == "" { // which it needs also when it keeps all in memory
-		var err error
-		if directory, err = os.MkdirTemp("", "execwire-hub-"); err != nil {
-			return nil, err
-		}
-		n.scratch = directory
-	}
-	if err := os.MkdirAll(directory, 0o700); err != nil {
+	directory, err := n.claim(o.Directory)
+	if err != nil {
 		return nil, err
 	}
 	if o.Node == "" {
@@ -273,6 +267,9 @@ func (n *NATS) Close() error {
 	if n.server != nil {
 		n.server.Shutdown()
 		n.server.WaitForShutdown()
+	}
+	if n.lock != nil {
+		_ = n.lock.Close()
 	}
 	if n.scratch != "" {
 		return os.RemoveAll(n.scratch)

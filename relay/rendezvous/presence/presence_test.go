@@ -228,3 +228,20 @@ func TestPresencesThatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// A second server in the same files would spoil them for both.
+func TestADirectoryIsForOneServer(t *testing.T) {
+	o := presence.Options{Directory: t.TempDir()}
+	first := open(t, o)
+	n, err := presence.Open(soon(t), o)
+	var inUse *presence.DirectoryInUseError
+	if !errors.As(err, &inUse) || inUse.Directory != o.Directory {
+		t.Errorf("a second one opened it: %v", err)
+	}
+	if n != nil {
+		_ = n.Close()
+	}
+	if _, err := first.Put(soon(t), record("a", 1), 0); err != nil {
+		t.Errorf("the first one keeps nothing any more: %v", err)
+	}
+}
