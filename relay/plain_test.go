@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -127,6 +128,40 @@ func TestPlainExecutor(t *testing.T) {
 	expect(t, s, "world")
 	_ = peer.Close(0, "")
 	expectReset(t, s, ReasonCarrierLost, false)
+}
+
+// TestPlainPeerGetsWhatWasSentBeforeAReset: nobody can wait until it has received
+// something, but until that has left.
+func TestPlainPeerGetsWhatWasSentBeforeAReset(t *testing.T) {
+	x := endpoint(t, Config{ProbeTimeout: time.Millisecond, SilenceTimeout: 2 * patience})
+	peer := bare(t, x)
+	sayData(t, peer, "s", 0, "hello")
+	p := accept(t, x)
+	expect(t, p, "hello")
+	if err := p.WaitReliable(within(t)); !errors.Is(err, ErrPlainPeer) {
+		t.Fatalf("the peer is taken for one that acknowledges: %v", err)
+	}
+	const messages = 30 // more than the carrier takes before the peer reads
+	for range messages {
+		send(t, p, "last words")
+	}
+	left := make(chan error, 1)
+	go func() {
+		err := p.WaitAcknowledged(within(t))
+		p.Reset(ReasonClosed)
+		left <- err
+	}()
+	for i := range messages {
+		if f := hear(t, peer, "s"); f.GetData() == nil {
+			t.Fatalf("instead of message %d of %d it sends %v", i+1, messages, f)
+		}
+	}
+	if f := hear(t, peer, "s"); f.GetReset_().GetReason() != ReasonClosed {
+		t.Errorf("after its messages it sends %v", f)
+	}
+	if err := <-left; !errors.Is(err, ErrPlainPeer) {
+		t.Errorf("it waited and got %v", err)
+	}
 }
 
 // TestPlainPeerOverflows sends more than is received, and shows that others do

@@ -170,20 +170,24 @@ func (s *Stream) receive(done <-chan struct{}, cause func() error) ([]byte, erro
 // [ErrPlainPeer] if it did not within Config.ProbeTimeout, the stream's
 // [*ResetError] or the cause of ctx.
 func (s *Stream) WaitReliable(ctx context.Context) error {
-	return s.until(ctx, func() bool { return true })
+	atOnce := func() bool { return true }
+	return s.until(ctx, atOnce, atOnce)
 }
 
 // WaitAcknowledged blocks until the peer has acknowledged all that was sent when
-// it was called. The errors are those of [Stream.WaitReliable].
+// it was called. The errors are those of [Stream.WaitReliable], but [ErrPlainPeer]
+// comes only when the carrier has taken all that.
 func (s *Stream) WaitAcknowledged(ctx context.Context) error {
 	s.endpoint.mu.Lock()
 	last := s.line.send.first + uint32(len(s.line.send.queue))
 	s.endpoint.mu.Unlock()
-	return s.until(ctx, func() bool { return distance(last, s.line.send.first) >= 0 })
+	return s.until(ctx, func() bool { return distance(last, s.line.send.first) >= 0 },
+		func() bool { return distance(last, s.line.send.next()) >= 0 })
 }
 
-// until blocks until the peer is known to acknowledge and so holds too.
-func (s *Stream) until(ctx context.Context, so func() bool) error {
+// until blocks until the peer is known to acknowledge and so holds too, or known
+// not to and left holds.
+func (s *Stream) until(ctx context.Context, so, left func() bool) error {
 	e := s.endpoint
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -193,7 +197,7 @@ func (s *Stream) until(ctx context.Context, so func() bool) error {
 			return s.end()
 		case s.line.peer == reliable && so():
 			return nil
-		case s.line.peer == plain:
+		case s.line.peer == plain && left():
 			return ErrPlainPeer
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
