@@ -115,3 +115,69 @@ func TestRecognisedAfterACut(t *testing.T) {
 	}
 	sends(t, table, later, frame{body: bodyData, ack: none})
 }
+
+// TestPeerThatLacksWhatWasForgotten: one that shows late that it acknowledges, and
+// was not sent everything in a carrier that lived, has time to get the rest.
+func TestPeerThatLacksWhatWasForgotten(t *testing.T) {
+	for name, gets := range map[string]bool{"it comes": true, "it never comes": false} {
+		table := hostile(t, Config{WindowFrames: 1})
+		tell(t, table, dataFrame("s", 0, 0, 0, 0, 1, "0"))
+		one := table.lines["s"]
+		for i := range 3 {
+			if !one.room(1) {
+				t.Fatal("a peer that does not acknowledge makes its sender wait")
+			}
+			one.push(newSegment("s", fmt.Append(nil, i), 0, 1))
+			table.arrange(one)
+			sends(t, table, begin, frame{body: bodyData, ack: none, bits: 1, seq: uint32(i)})
+		}
+		tell(t, table, appendEmpty(nil, "s", 0, 0, bodyAck))
+		if one.peer == reliable {
+			t.Errorf("%s: the peer counts as one that acknowledges, and nobody has what it lacks", name)
+		}
+		if gets {
+			tell(t, table, appendEmpty(nil, "s", 2, 0, bodyAck))
+		}
+		table.strike(begin.Add(table.config.ProbeTimeout))
+		switch {
+		case gets && (one.flow.ended != nil || one.peer != reliable):
+			t.Errorf("%s: the stream ended with %v, or its peer counts as plain", name, one.flow.ended)
+		case !gets && (one.flow.ended == nil || one.flow.ended.Reason != ReasonProtocolError):
+			t.Errorf("%s: the stream ended with %v", name, one.flow.ended)
+		}
+	}
+}
+
+// TestLargeMessagesOfAllStreams: what all streams have beyond their queues is
+// bounded. A message that has begun ends its stream, others wait, and there is
+// room again when one was taken.
+func TestLargeMessagesOfAllStreams(t *testing.T) {
+	table := hostile(t, Config{QueueBytes: 100, LargeBytes: 250})
+	part := string(make([]byte, 100))
+	for i := range uint32(3) {
+		tell(t, table, dataFrame("first", none, 0, i, i, 3, part))
+	}
+	first := table.lines["first"]
+	tell(t, table, dataFrame("small", none, 0, 0, 0, 1, part))
+	tell(t, table, dataFrame("begun", none, 0, 0, 0, 3, part))
+	begun := table.lines["begun"]
+	tell(t, table, dataFrame("begun", none, 0, 1, 1, 3, part))
+	if begun.flow.ended == nil || begun.flow.ended.Reason != ReasonReceiveOverflow {
+		t.Errorf("a message in pieces beyond what there is ended with %v", begun.flow.ended)
+	}
+	tell(t, table, dataFrame("whole", none, 0, 0, 0, 1, part+part))
+	whole := table.lines["whole"]
+	if got := whole.pop(); got != nil || whole.flow.ended != nil {
+		t.Errorf("a message beyond what there is came with %d bytes, or ended with %v", len(got), whole.flow.ended)
+	}
+	if small := table.lines["small"]; small.flow.ended != nil || len(small.pop()) != len(part) {
+		t.Error("a stream that keeps to its queue suffers")
+	}
+	if got := first.pop(); len(got) != 3*len(part) || table.pool.used != 0 {
+		t.Errorf("got %d bytes, and %d are counted still", len(got), table.pool.used)
+	}
+	tell(t, table, appendEmpty(nil, "whole", none, 0, bodyHeartbeat))
+	if got := whole.pop(); len(got) != 2*len(part) {
+		t.Errorf("when there is room again %d bytes came", len(got))
+	}
+}
