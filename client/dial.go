@@ -174,15 +174,20 @@ func dialOptions(dialer *recordingDialer) []grpc.DialOption {
 		grpc.WithInitialConnWindowSize(connectionWindowBytes),
 		grpc.WithReadBufferSize(socketBufferBytes),
 		grpc.WithWriteBufferSize(socketBufferBytes),
-		// Run paces its own attempts; a channel that sleeps for longer than
-		// those would make them fail without having tried.
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{
-				BaseDelay: retryFirst / 2, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMost / 2,
-			},
-			MinConnectTimeout: keepaliveTimeout,
-		}),
+		grpc.WithConnectParams(connectParams(keepaliveTimeout)),
 		grpc.WithIdleTimeout(0),
+	}
+}
+
+// connectParams pace attempts, each of which may take timeout. Run paces its own;
+// a channel that sleeps for longer than those would make them fail without having
+// tried.
+func connectParams(timeout time.Duration) grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff: backoff.Config{
+			BaseDelay: retryFirst / 2, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMost / 2,
+		},
+		MinConnectTimeout: timeout,
 	}
 }
 
@@ -239,8 +244,10 @@ func (d *recordingDialer) lastError() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
+	case d.err != nil && d.endpoint.relay != "":
+		return explainHubTLS(d.err, d.endpoint.tls)
 	case d.err != nil:
-		return explainTLS(d.err)
+		return explainTLS(d.err, "grpc")
 	case d.endpoint.relay != "":
 		return errors.New("the executor does not speak gRPC")
 	case d.endpoint.network == "tcp" && !d.endpoint.tls:

@@ -1,9 +1,14 @@
 package client
 
 import (
+	"crypto/tls"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/execwire/execwire/internal/testcert"
 )
 
 func TestRelayURLs(t *testing.T) {
@@ -20,6 +25,51 @@ func TestRelayURLs(t *testing.T) {
 		got, err := RelayURL(tt.hub, tt.executor)
 		if wrong := new(URLError); got != tt.want || (tt.want == "") != errors.As(err, &wrong) {
 			t.Errorf("%q %q: %q, %v", tt.hub, tt.executor, got, err)
+		}
+	}
+}
+
+// Whoever reaches for a hub the wrong way is told the right one.
+func TestHubsWithAndWithoutTLS(t *testing.T) {
+	ca := testcert.NewAuthority(t)
+	pair := ca.Issue("hub").TLS(t)
+	locked, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := locked.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*tls.Conn).Handshake() // fails
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = locked.Close(); <-served })
+	open := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(open.Close)
+	for hub, want := range map[string]string{
+		"http://" + locked.Addr().String():         "as https://",
+		"https://" + locked.Addr().String():        "name the authority",
+		"https://" + open.Listener.Addr().String(): "as http://",
+	} {
+		url, err := RelayURL(hub, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, dialing := Dial(t.Context(), url)
+		if dialing == nil {
+			_ = c.Close() // nobody is there
+		}
+		_, listing := Executors(t.Context(), hub)
+		for _, err := range []error{dialing, listing} {
+			if typed := new(TLSError); !errors.As(err, &typed) || !strings.Contains(typed.Fix, want) {
+				t.Errorf("%s: %v, want %q", hub, err, want)
+			}
 		}
 	}
 }

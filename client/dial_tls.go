@@ -25,8 +25,8 @@ type TLSFiles struct {
 	Certificate, Key string
 }
 
-// WithTLS says what to trust and to show on grpcs:// connections. Others take
-// no notice of it. Files that cannot be used make Dial return a
+// WithTLS says what to trust and to show with TLS: on grpcs:// connections, and to
+// the hub of a relay. Others take no notice of it. Files that cannot be used make Dial return a
 // [*CredentialError].
 func WithTLS(files TLSFiles) Option {
 	return func(c *dialConfig) { c.tls = files }
@@ -160,8 +160,8 @@ func (e *unansweredError) Error() string { return e.err.Error() }
 func (e *unansweredError) Unwrap() error { return e.err }
 
 // explainTLS makes a [*TLSError] of an error of a handshake, and leaves others
-// as they are.
-func explainTLS(err error) error {
+// as they are. Without TLS the server's URL begins with the scheme unlocked.
+func explainTLS(err error, unlocked string) error {
 	var (
 		authority  x509.UnknownAuthorityError
 		hostname   x509.HostnameError
@@ -179,7 +179,7 @@ func explainTLS(err error) error {
 	case errors.As(err, &invalid):
 		fix = "have the server's certificate replaced"
 	case errors.As(err, &plain):
-		fix = "what listens there does not speak TLS: if it is on this host, dial grpc://"
+		fix = "what listens there does not speak TLS: if it is on this host, dial " + unlocked + "://"
 	case errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(err.Error(), "certificate"):
 		fix = "the server refused the certificate that it was shown: show one of an authority that it accepts, and that has not expired"
 	case errors.As(err, &unanswered) && !(errors.As(err, &remote) && remote.Op == "remote error"):

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/internal/secretfile"
+	"github.com/execwire/execwire/relay/harness"
 )
 
 // WithTokenFile has every call show the token in the file at path, which nobody
@@ -64,6 +65,7 @@ func (c *dialConfig) dialOptions(dialer *recordingDialer) ([]grpc.DialOption, er
 		if err := c.relayOptions(dialer); err != nil {
 			return nil, err
 		}
+		options = append(options, grpc.WithConnectParams(connectParams(harness.ConnectTimeout)))
 		return append(options, c.grpc...), nil
 	}
 	if dialer.endpoint.tls {

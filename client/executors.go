@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/execwire/execwire/relay/harness"
@@ -68,7 +69,7 @@ func Executors(ctx context.Context, hubURL string, options ...Option) ([]Executo
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err
 		}
-		return nil, &DialError{URL: u.String(), Err: explainTLS(err)}
+		return nil, &DialError{URL: u.String(), Err: explainHubTLS(err, u.Scheme == "https")}
 	}
 	defer func() { _ = response.Body.Close() }() // read or not wanted
 	if response.StatusCode != http.StatusOK {
@@ -107,6 +108,18 @@ func (c *dialConfig) hubRequest(ctx context.Context, u *url.URL) (*http.Request,
 		return nil, nil, err
 	}
 	return request, &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, ForceAttemptHTTP2: true}, nil
+}
+
+// explainHubTLS is [explainTLS] for a hub, which also tells when it was one with
+// TLS that was spoken to without.
+func explainHubTLS(err error, locked bool) error {
+	if !locked && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+		return &TLSError{Fix: "it may speak TLS alone: write its address as https://", Err: err}
+	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return &TLSError{Fix: "if it is on this host, write its address as http://", Err: err}
+	}
+	return explainTLS(err, "http")
 }
 
 // isLoopbackHost reports whether a host is this one as it is written.

@@ -107,16 +107,11 @@ func explainDial(err error) error {
 	if hint, ok := relayHint(err); ok {
 		return &exitError{code: codeFailed, err: dial.Err, hint: hint}
 	}
+	if explained, ok := explainTLS(dial); ok {
+		return explained
+	}
 	failed := func(why, hint string) error {
 		return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %s", dial.URL, why), hint: hint}
-	}
-	var locked *client.TLSError
-	if errors.As(err, &locked) {
-		hint := locked.Fix
-		if errors.As(err, new(x509.UnknownAuthorityError)) {
-			hint += ": --tls-ca FILE"
-		}
-		return failed(locked.Err.Error(), hint)
 	}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
@@ -130,6 +125,20 @@ func explainDial(err error) error {
 		hint += " --listen " + dial.URL
 	}
 	return failed(errno.Error(), hint)
+}
+
+// explainTLS says what to do where the two ends could not agree on TLS; false if
+// that is not why the other one was not reached.
+func explainTLS(dial *client.DialError) (explained error, ok bool) {
+	locked, ok := errors.AsType[*client.TLSError](dial.Err)
+	if !ok {
+		return nil, false
+	}
+	hint := locked.Fix
+	if errors.As(locked, new(x509.UnknownAuthorityError)) {
+		hint += ": --tls-ca FILE"
+	}
+	return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %w", dial.URL, locked.Err), hint: hint}, true
 }
 
 // doorHint says what to do about a server that does not let this program in, or

@@ -62,16 +62,22 @@ func executors(ctx context.Context, flags executorsFlags, std streams) error {
 			}
 			continue
 		}
-		state := "connected"
-		if !e.Connected {
-			state = "seen " + age(time.Since(e.LastSeen)) + " ago"
-		}
-		rows = append(rows, []string{shown(e.ID), state, shown(e.Name), shown(e.Version), strconv.Itoa(e.Streams), labelText(e.Labels)})
+		rows = append(rows, []string{shown(e.ID), executorState(e), shown(e.Name), shown(e.Version), strconv.Itoa(e.Streams), labelText(e.Labels)})
 	}
 	if flags.json {
 		return nil
 	}
 	return printTable(std.out, []string{"ID", "STATE", "NAME", "VERSION", "STREAMS", "LABELS"}, rows)
+}
+
+func executorState(e client.Executor) string {
+	switch {
+	case e.Connected:
+		return "connected"
+	case e.LastSeen.IsZero():
+		return "never seen"
+	}
+	return "seen " + age(time.Since(e.LastSeen)) + " ago"
 }
 
 func labelText(labels map[string]string) string {

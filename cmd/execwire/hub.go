@@ -89,6 +89,9 @@ func explainHub(err error) error {
 	}
 	var dial *client.DialError
 	if errors.As(err, &dial) {
+		if explained, ok := explainTLS(dial); ok {
+			return explained
+		}
 		hint := ""
 		if errors.As(err, new(syscall.Errno)) {
 			hint = startHub

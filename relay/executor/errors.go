@@ -2,8 +2,10 @@ package executor
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -123,7 +125,16 @@ type RequestError struct {
 }
 
 func (e *RequestError) Error() string {
-	return fmt.Sprintf("%s at %s gave no answer: %v", e.Who, e.Host, e.Err)
+	text := fmt.Sprintf("%s at %s gave no answer: %v", e.Who, e.Host, e.Err)
+	switch {
+	case errors.As(e.Err, new(x509.UnknownAuthorityError)) && e.Who == whoRegistry:
+		text += ": name the authority that signed its certificate with --remote-ca, if it is to be trusted"
+	case errors.Is(e.Err, io.EOF) && e.Who == whoRegistry:
+		text += ": if what listens there speaks TLS alone, write its address as https://"
+	case errors.Is(e.Err, http.ErrSchemeMismatch) && e.Who == whoRegistry:
+		text += ": if it is on this host, write its address as http://"
+	}
+	return text
 }
 
 // Unwrap returns why.

@@ -26,6 +26,10 @@ const (
 	DefaultCloseTimeout = time.Second
 )
 
+// ConnectTimeout is time enough for [Dial] and [Harness.Connect] with the defaults:
+// whoever waits for less does not learn which of the two ends did not answer.
+const ConnectTimeout = DefaultTimeout + relay.DefaultProbeTimeout + 5*time.Second
+
 // resumableHeader tells a rendezvous that streams of this harness survive its
 // websocket, for as long as the rendezvous keeps them.
 const resumableHeader = "Execwire-Resumable"
