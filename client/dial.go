@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/execwire/execwire/internal/backoff"
 	"github.com/execwire/execwire/relay/harness"
 )
 
@@ -184,8 +185,8 @@ func dialOptions(dialer *recordingDialer) []grpc.DialOption {
 // tried.
 func connectParams(timeout time.Duration) grpc.ConnectParams {
 	return grpc.ConnectParams{
-		Backoff: backoff.Config{
-			BaseDelay: retryFirst / 2, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMost / 2,
+		Backoff: grpcbackoff.Config{
+			BaseDelay: backoff.DefaultFirst / 2, Multiplier: 1.6, Jitter: 0.2, MaxDelay: backoff.DefaultMost / 2,
 		},
 		MinConnectTimeout: timeout,
 	}

@@ -51,7 +51,7 @@ func (c *Client) Follow(ctx context.Context, process Process, options FollowOpti
 		if ctx.Err() == nil {
 			err = f.hopeless(err)
 		}
-		if err == nil && f.link.backoff.wait(ctx, retryAfter(f.link.lost)) {
+		if err == nil && f.link.backoff.Wait(ctx, retryAfter(f.link.lost)) {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -119,7 +119,7 @@ func (f *follower) take(events []*execwirev1.ProcessEvent) error {
 			continue // known already
 		}
 		f.link.odd = 0
-		f.link.backoff.reset()
+		f.link.backoff.Reset()
 		if f.options.OnEvent == nil {
 			continue
 		}

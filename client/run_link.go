@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/backoff"
 )
 
 const (
@@ -42,7 +43,7 @@ type link struct {
 	// odd counts failures without news in between.
 	odd     int
 	resumed int
-	backoff retryBackoff
+	backoff backoff.Backoff
 }
 
 // follow runs streams one after the other until the process has closed, which
@@ -60,7 +61,7 @@ func (r *run) follow(ctx context.Context) error {
 			return r.giveUp(hopeless)
 		}
 		r.lose(err)
-		if !r.link.backoff.wait(ctx, retryAfter(err)) {
+		if !r.link.backoff.Wait(ctx, retryAfter(err)) {
 			return r.giveUp(context.Cause(ctx))
 		}
 	}
@@ -159,7 +160,7 @@ func (r *run) regain(process *execwirev1.Process) {
 // progress notes that the connection is worth something.
 func (r *run) progress() {
 	r.link.odd = 0
-	r.link.backoff.reset()
+	r.link.backoff.Reset()
 }
 
 func (r *run) lostError(err error) *LostError {
@@ -180,7 +181,7 @@ func (r *run) lostError(err error) *LostError {
 func retryAfter(err error) time.Duration {
 	var e *Error
 	if errors.As(err, &e) {
-		return min(e.RetryAfter, retryMost)
+		return min(e.RetryAfter, backoff.DefaultMost)
 	}
 	return 0
 }

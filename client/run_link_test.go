@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/backoff"
 )
 
 // crawl is a process each of whose streams says one byte and fails with err.
@@ -37,7 +38,7 @@ func TestRunForgetsFailuresOnceThereIsNews(t *testing.T) {
 				if err != nil || exit.Resumed != failures || exit.StdoutBytes != failures {
 					t.Fatalf("got %+v, %v", exit, err)
 				}
-				if took := time.Since(begin); took > failures*retryFirst {
+				if took := time.Since(begin); took > failures*backoff.DefaultFirst {
 					t.Errorf("took %v: the waits grew", took)
 				}
 			})

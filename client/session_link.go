@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/backoff"
 )
 
 type sessionStream = grpc.BidiStreamingClient[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]
@@ -25,7 +26,7 @@ type sessionLink struct {
 	lostAt time.Time
 	// odd counts failures without news in between.
 	odd     int
-	backoff retryBackoff
+	backoff backoff.Backoff
 }
 
 // SessionLostError says that the connection was lost and the session could not
@@ -79,7 +80,7 @@ func (s *Session) followed(ctx context.Context) error {
 			return io.EOF // a lost connection is as good as a detached one
 		}
 		s.lose(err)
-		if !s.link.backoff.wait(ctx, retryAfter(err)) {
+		if !s.link.backoff.Wait(ctx, retryAfter(err)) {
 			return io.EOF // only leaving ends ctx while there is no connection
 		}
 	}
@@ -222,7 +223,7 @@ func (s *Session) receive(stream sessionStream) error {
 		case *execwirev1.AttachSessionResponse_Events:
 			err = s.feed.add(m.Events.GetProcessId(), m.Events.GetEvents())
 			s.link.odd = 0
-			s.link.backoff.reset()
+			s.link.backoff.Reset()
 		case *execwirev1.AttachSessionResponse_Released:
 			s.feed.release(m.Released.GetProcessId())
 		case *execwirev1.AttachSessionResponse_Ping:

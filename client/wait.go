@@ -56,7 +56,7 @@ func (l *link) retry(ctx context.Context, err error) error {
 	if !ok || !transient(e, &l.odd) || time.Since(l.lostAt) > lostFor {
 		return err
 	}
-	if !l.backoff.wait(ctx, retryAfter(err)) {
+	if !l.backoff.Wait(ctx, retryAfter(err)) {
 		return fmt.Errorf("failed to wait to the end: %w", context.Cause(ctx))
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execwire/execwire/internal/backoff"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
@@ -119,10 +120,10 @@ func Run(ctx context.Context, o Options) error {
 		if Final(err, e.registered) {
 			return err
 		}
-		wait := e.backoff.next(retryAfter(err))
+		wait := e.backoff.Next(retryAfter(err))
 		e.log.Warn("the executor is not connected and will try again", slog.Any("error", err), slog.Duration("wait", wait))
 		e.notify(Event{Kind: EventRetrying, Err: err, Wait: wait})
-		if !pause(ctx, wait) {
+		if !backoff.Pause(ctx, wait) {
 			return nil
 		}
 	}
@@ -133,7 +134,7 @@ type executor struct {
 	options    Options
 	registry   *registry
 	log        *slog.Logger
-	backoff    backoff
+	backoff    backoff.Backoff
 	registered bool // the registry has answered once
 }
 
@@ -144,7 +145,7 @@ func newExecutor(o Options) (*executor, error) {
 	}
 	return &executor{
 		options: o, registry: newRegistry(o), log: o.Logger,
-		backoff: backoff{first: o.RetryFirst, most: o.RetryMost},
+		backoff: backoff.Backoff{First: o.RetryFirst, Most: o.RetryMost},
 	}, nil
 }
 
@@ -172,7 +173,7 @@ func (e *executor) once(ctx context.Context) error {
 	if err != nil {
 		return connectError(answer.url, err)
 	}
-	e.backoff.reset()
+	e.backoff.Reset()
 	e.log.Info("the executor is connected", slog.String("rendezvous", answer.url.Host))
 	e.notify(Event{Kind: EventConnected, Host: answer.url.Host})
 	return e.serve(ctx, conn, answer.url.Host)

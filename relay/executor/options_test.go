@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay/executor"
@@ -129,21 +128,5 @@ func TestOptionsThatAreRight(t *testing.T) {
 		if err := executor.Run(ended, options(change)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-func TestWaitsDoubleUpToTheMost(t *testing.T) {
-	b := executor.NewBackoff(time.Second, 30*time.Second)
-	for round := range 100 {
-		for _, most := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-			most *= time.Second
-			if wait := b.Next(0); wait < most/2 || wait > most {
-				t.Fatalf("round %d: %v, want %v to %v", round, wait, most/2, most)
-			}
-		}
-		if wait := b.Next(time.Minute); wait != time.Minute {
-			t.Fatalf("a wish for a minute became %v", wait)
-		}
-		b.Reset()
 	}
 }

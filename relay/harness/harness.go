@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execwire/execwire/internal/backoff"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
@@ -118,7 +119,7 @@ func (h *Harness) Close() error {
 
 // run keeps a websocket until ctx ends. The first one is there.
 func (h *Harness) run(ctx context.Context, conn *wsconn.Conn) {
-	retry := backoff{first: h.options.RetryFirst, most: h.options.RetryMost}
+	retry := backoff.Backoff{First: h.options.RetryFirst, Most: h.options.RetryMost}
 	for {
 		if conn != nil {
 			err := h.endpoint.Run(ctx, conn)
@@ -126,10 +127,10 @@ func (h *Harness) run(ctx context.Context, conn *wsconn.Conn) {
 				return
 			}
 			h.set(false, nil)
-			retry.reset()
+			retry.Reset()
 			h.log.Info("the connection to the rendezvous was lost and is made again", slog.Any("error", err))
 		}
-		if !retry.wait(ctx) {
+		if !retry.Wait(ctx, 0) {
 			return
 		}
 		var err error
