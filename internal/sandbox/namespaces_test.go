@@ -91,8 +91,12 @@ func tellNamespaces() error {
 		said, err := io.ReadAll(ours)
 		reap(pid)
 		release()
-		if err := errors.Join(err, ours.Close()); err != nil {
+		shared, linkErr := os.Readlink(ownDescriptor(int(sandboxes.shared.users.Fd())))
+		if err := errors.Join(err, linkErr, ours.Close()); err != nil {
 			return err
+		}
+		if strings.Contains(string(said), shared) {
+			return fmt.Errorf("a program is in %s, where others get power over mounts", shared)
 		}
 		fmt.Print(string(said))
 	}
