@@ -66,9 +66,15 @@ func TestABuildThroughTheRelayWhileItIsCut(t *testing.T) {
 	for _, variable := range env {
 		args = append(args, "--env", variable)
 	}
+	c := newCommand(append(args, "--", "make")...)
+	var stdout lockedBuffer
+	c.Stdout = &stdout
+	c.launch(t)
+	eventually(t, "it says something", func() bool { return stdout.String() != "" }) // a first connection that is cut is an error
 	stop := f.cutting(time.Second)
-	got := run(t, nil, append(args, "--", "make")...)
+	code := c.await(t)
 	cuts := stop()
+	got := result{code: code, stdout: stdout.String(), stderr: c.errors.String()}
 	if got != want {
 		t.Errorf("code %d, %d and %d bytes through the relay; here %d, %d and %d: %.300q",
 			got.code, len(got.stdout), len(got.stderr), want.code, len(want.stdout), len(want.stderr), got.stderr)

@@ -151,18 +151,18 @@ func TestANetworkThatIsGoneForLessThanTheGrace(t *testing.T) {
 	waits(t)
 	m := newMachines(t)
 	m.start(quickly...)
-	c := m.client("run", append([]string{"--"}, shell("i=0; while [ $i -lt 250 ]; do i=$((i+1)); echo $i; sleep 0.05; done; exit 3")...)...)
+	c := m.client("run", append([]string{"--"}, shell("i=0; while [ $i -lt 150 ]; do i=$((i+1)); echo $i; sleep 0.05; done; exit 3")...)...)
 	var stdout lockedBuffer
 	c.Stdout = &stdout
 	c.launch(t)
 	want := ""
-	for i := range 250 {
+	for i := range 150 {
 		want += fmt.Sprintln(i + 1)
 	}
 	for i, name := range []string{"executor", "client"} {
-		eventually(t, "it says more", func() bool { return strings.Count(stdout.String(), "\n") > 10+i*100 })
+		eventually(t, "it says more", func() bool { return strings.Count(stdout.String(), "\n") > 10+i*80 })
 		m.connected(name, false)
-		time.Sleep(4 * time.Second) // that is how long the network is gone
+		time.Sleep(3 * time.Second) // that is how long the network is gone
 		m.connected(name, true)
 	}
 	if code := c.await(t); code != 3 || stdout.String() != want {
@@ -176,7 +176,7 @@ func TestANetworkThatIsGoneForLongerThanTheGrace(t *testing.T) {
 	slow(t)
 	waits(t)
 	m := newMachines(t)
-	m.start(append(quickly, "EXECWIRE_HUB_STREAM_GRACE=1s")...)
+	m.start(append(quickly, "EXECWIRE_HUB_STREAM_GRACE=1s", "EXECWIRE_CLOSED_RETENTION=10m")...)
 	file := filepath.Join(shortDir(t), "pid")
 	c := m.client("run", append([]string{"--grace", "1s", "--"}, shell("echo $$ >"+file+"; while :; do echo on; sleep 0.05; done")...)...)
 	var stdout lockedBuffer
