@@ -48,6 +48,25 @@ func TestFloodOfQuestions(t *testing.T) {
 	t.Error("a stream's data was not sent among the answers")
 }
 
+// TestFloodOfQuestionsAndAcknowledgements asks faster than answers are sent: a
+// stream that has nothing to say still acknowledges what it receives.
+func TestFloodOfQuestionsAndAcknowledgements(t *testing.T) {
+	table := hostile(t, Config{})
+	tell(t, table, dataFrame("other", none, 0, 0, 0, 1, "hello"))
+	for i := range 100 {
+		tell(t, table, appendResume(nil, fmt.Sprint(i), none, 0, 0))
+		tell(t, table, appendResume(nil, fmt.Sprint(i, " again"), none, 0, 0))
+		f, err := decode(table.next(begin, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(f.stream) == "other" {
+			return
+		}
+	}
+	t.Error("a stream's acknowledgement was not sent among the answers")
+}
+
 // TestFloodOfStreams begins streams, and speaks of ones that there are not.
 func TestFloodOfStreams(t *testing.T) {
 	table := hostile(t, Config{Streams: 10})

@@ -31,6 +31,7 @@ type table struct {
 	answers  answers
 	hurry    ring // those with something that does not wait for its turn
 	turns    ring // those with data
+	answered bool // it is the turn of hurry, and not of answers
 	spree    int  // how many frames of no data went out since the last of data
 	timers   timers
 
@@ -244,13 +245,34 @@ func (t *table) next(now time.Time, b []byte) []byte {
 }
 
 // control returns the next frame that is no data, in b; nil if there is none.
+// Answers and what streams have to say take turns: peers may ask for the former
+// faster than they are sent.
 func (t *table) control(now time.Time, b []byte) []byte {
+	first, second := t.nextAnswer, t.nextUrgent
+	if t.answered {
+		first, second = second, first
+	}
+	t.answered = !t.answered
+	if out := first(now, b); out != nil {
+		return out
+	}
+	return second(now, b)
+}
+
+// nextAnswer returns the next answer, in b; nil if there is none.
+func (t *table) nextAnswer(_ time.Time, b []byte) []byte {
 	if one, ok := t.answers.next(); ok {
 		if one.reason == "" {
 			return appendEmpty(b, one.id, one.ack, 0, bodyAck)
 		}
 		return appendReset(b, one.id, one.ack, 0, one.reason)
 	}
+	return nil
+}
+
+// nextUrgent returns the next frame of a stream that does not wait for its turn, in
+// b; nil if there is none.
+func (t *table) nextUrgent(now time.Time, b []byte) []byte {
 	for one := t.hurry.pop(); one != nil; one = t.hurry.pop() {
 		if one.hurried = false; one.urgent() {
 			b = one.control(now, b)
