@@ -15,14 +15,19 @@ import (
 // queue is a pool whose helpers never come up, but first say so.
 type queue struct {
 	*Pool
-	started chan string
-	fail    chan struct{} // has the helper fail that is being started
+	started chan beginning
+}
+
+// beginning is a helper that is being started.
+type beginning struct {
+	key  string
+	fail chan struct{} // closed to have it fail
 }
 
 var errNever = errors.New("it never comes up")
 
 func newQueue(t *testing.T, options Options) *queue {
-	q := &queue{Pool: NewPool(options), started: make(chan string, 100), fail: make(chan struct{})}
+	q := &queue{Pool: NewPool(options), started: make(chan beginning, 100)}
 	t.Cleanup(q.Close)
 	return q
 }
@@ -32,9 +37,10 @@ func (q *queue) use(ctx context.Context, s *Set, key string) <-chan error {
 	failed := make(chan error, 1)
 	go func() {
 		_, err := s.Use(ctx, key, func(ctx context.Context) (*sandbox.Helper, error) {
-			q.started <- key
+			b := beginning{key, make(chan struct{})}
+			q.started <- b
 			select {
-			case <-q.fail:
+			case <-b.fail:
 				return nil, errNever
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
@@ -66,7 +72,7 @@ func TestWhoeverWaitsIsServedInTurn(t *testing.T) {
 	mine, mineToo, yours := q.NewSet("me", func() {}), q.NewSet("me", func() {}), q.NewSet("you", func() {})
 	ctx, cancel := context.WithCancelCause(within(t))
 	first := q.use(ctx, mine, "first")
-	order := []string{<-q.started}
+	begun := []beginning{<-q.started}
 	var all []<-chan error
 	for i := range 5 {
 		s := mine
@@ -77,7 +83,7 @@ func TestWhoeverWaitsIsServedInTurn(t *testing.T) {
 		q.awaitWaiting(t, i+1)
 	}
 	other := q.use(ctx, yours, "yours") // for whom there is room
-	order = append(order, <-q.started)
+	begun = append(begun, <-q.started)
 	gone, goes := context.WithCancelCause(ctx)
 	givesUp := q.use(gone, mine, "gives up")
 	q.awaitWaiting(t, 6)
@@ -85,19 +91,24 @@ func TestWhoeverWaitsIsServedInTurn(t *testing.T) {
 	if err := <-givesUp; !errors.Is(err, errGivenUp) {
 		t.Errorf("who gives up is told %v", err)
 	}
-	q.fail <- struct{}{}
-	q.fail <- struct{}{} // one of them is yours
+	for _, b := range begun {
+		close(b.fail)
+	}
 	if err := <-other; !errors.Is(err, errNever) {
 		t.Error(err)
 	}
 	if err := <-first; !errors.Is(err, errNever) {
 		t.Error(err)
 	}
+	var order []string
 	for range all {
-		order = append(order, <-q.started)
-		if len(order) < 7 {
-			q.fail <- struct{}{}
+		begun = append(begun, <-q.started)
+		if len(begun) < 7 {
+			close(begun[len(begun)-1].fail)
 		}
+	}
+	for _, b := range begun {
+		order = append(order, b.key)
 	}
 	if want := []string{"first", "yours", "0", "1", "2", "3", "4"}; !slices.Equal(order, want) {
 		t.Errorf("the order is %v, want %v", order, want)
@@ -157,8 +168,8 @@ func TestSomeHelpersAreReserved(t *testing.T) {
 	for i := range 2 {
 		late := q.NewSet(fmt.Sprint("late ", i), func() {})
 		use(late, "late")
-		if key := <-q.started; key != "late" {
-			t.Errorf("%s is served", key)
+		if b := <-q.started; b.key != "late" {
+			t.Errorf("%s is served", b.key)
 		}
 		use(late, "more")
 		q.awaitWaiting(t, 2+i)
