@@ -181,3 +181,39 @@ func TestLargeMessagesOfAllStreams(t *testing.T) {
 		t.Errorf("when there is room again %d bytes came", len(got))
 	}
 }
+
+// TestTimerBacksOff: what is not acknowledged is sent again after times that
+// double, and what was sent twice tells nothing about the round trip.
+func TestTimerBacksOff(t *testing.T) {
+	table, one := flowing(t, Config{SilenceTimeout: time.Hour, HeartbeatInterval: time.Minute})
+	one.push(newSegment("s", []byte("0"), 0, 1))
+	table.arrange(one)
+	data := frame{body: bodyData, ack: none, bits: 1}
+	now := begin
+	sends(t, table, now, data)
+	for _, wait := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		now = now.Add(wait*time.Second - 1)
+		table.strike(now)
+		sends(t, table, now)
+		now = now.Add(1)
+		table.strike(now)
+		sends(t, table, now, data)
+	}
+	now = now.Add(time.Second)
+	if err := table.hear(now, appendEmpty(nil, "s", none, 1, bodyAck)); err != nil {
+		t.Fatal(err)
+	}
+	if one.trip.measured || one.trip.timeout() != firstTimeout {
+		t.Errorf("a segment that was sent often was measured: %+v", one.trip)
+	}
+	one.push(newSegment("s", []byte("1"), 0, 1))
+	table.arrange(one)
+	data.seq = 1
+	sends(t, table, now, data)
+	if err := table.hear(now.Add(time.Second), appendEmpty(nil, "s", 1, 0, bodyAck)); err != nil {
+		t.Fatal(err)
+	}
+	if one.trip.smooth != time.Second {
+		t.Errorf("a round trip of a second was measured as %v", one.trip.smooth)
+	}
+}
