@@ -79,18 +79,12 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 		return err
 	}
 	defer leave()
-	made, err := h.claim(r, id, t.Epoch)
+	l, tookOver, err := h.install(r, place, id, t.Epoch, member.Principal.Name)
 	if err != nil {
 		return err
 	}
-	// It is there before it is told so, for a harness that comes the next moment.
-	l := newLine(member.Principal.Name, made.instance != "")
-	l.epoch = t.Epoch
 	who := h.logger.With(logID(id), "role", string(roleExecutor), "principal", l.principal, "peer", r.RemoteAddr, "epoch", t.Epoch)
-	switch tookOver, late := place.connectExecutor(l, made.instance); {
-	case late:
-		return superseded(id)
-	case tookOver:
+	if tookOver {
 		who.Info("an executor took over from one that was connected")
 	}
 	if l.carrier, err = wsconn.Accept(w, r, h.options()); err != nil {
@@ -109,6 +103,20 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	code, reason := l.ending()
 	who.Info("an executor left", "code", code, "reason", reason, "error", errText(err))
 	return nil
+}
+
+// install makes an epoch that of the executor, and has it there before it is told
+// so: a harness may come the next moment, or when others read that it is there. One
+// at a time, so that of two the later epoch is there in the end.
+func (h *Hub) install(r *http.Request, p *place, id string, epoch uint64, principal string) (l *line, tookOver bool, err error) {
+	p.installing.Lock()
+	defer p.installing.Unlock()
+	made, err := h.claim(r, id, epoch)
+	if err != nil {
+		return nil, false, err
+	}
+	l = newLine(principal, made.instance != "")
+	return l, p.connectExecutor(l, made.instance), nil
 }
 
 // claim makes an epoch that of the executor.
@@ -217,7 +225,23 @@ func (h *Hub) reachable(r *http.Request, id string, resumable bool) error {
 		return refuse(http.StatusMisdirectedRequest, codeExecutorElsewhere,
 			"executor %s is connected to another node of this hub, %s: ask POST /cloud/executor/%s/connect for its URL", id, record.URL, id)
 	}
+	if h.isInstalled(id) {
+		return nil
+	}
 	return refuse(http.StatusNotFound, codeExecutorOffline, "executor %s is not connected at this moment: try again", id)
+}
+
+// isInstalled reports whether an executor is connected, once one that is just
+// coming is.
+func (h *Hub) isInstalled(id string) bool {
+	p := h.look(id)
+	if p == nil {
+		return false
+	}
+	p.installing.Lock()
+	defer p.installing.Unlock()
+	connected, _ := p.isConnected()
+	return connected
 }
 
 // enter gives a principal one more connection. Calling leave takes it back.

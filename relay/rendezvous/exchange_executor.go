@@ -5,16 +5,12 @@ import "github.com/execwire/execwire/relay"
 // connectExecutor makes l the line of the executor, and closes the one that was.
 // instance is the process that it is in, empty of one that does not retransmit:
 // the streams of the same one go on, those of another end. It reports whether
-// another line was, and whether l is late: then that one is of a later epoch, and
-// nothing has changed.
-func (x *exchange) connectExecutor(l *line, instance string) (tookOver, late bool) {
+// another line was.
+func (x *exchange) connectExecutor(l *line, instance string) (tookOver bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	before := x.executor
-	if before != nil && before.epoch > l.epoch {
-		return false, true
-	}
 	x.join(l)
+	before := x.executor
 	same := instance != "" && instance == x.instance
 	if before != nil {
 		x.executor = nil
@@ -37,7 +33,7 @@ func (x *exchange) connectExecutor(l *line, instance string) (tookOver, late boo
 	clear(x.owed)
 	x.instance = instance
 	x.endIfClosed(l)
-	return before != nil, false
+	return before != nil
 }
 
 // leave empties the queues of frames that wait for a line which is not the

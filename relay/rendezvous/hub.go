@@ -72,7 +72,8 @@ type Hub struct {
 // place is an exchange and how many connections have it.
 type place struct {
 	*exchange
-	lines int
+	lines      int
+	installing sync.Mutex // held from when an executor is written down until it is connected
 }
 
 // errClosing is why what a hub waits for is not waited for any more.
@@ -192,13 +193,10 @@ func (h *Hub) drop(p *place, lines int) {
 }
 
 // look returns the exchange of an executor, or nil if there is none.
-func (h *Hub) look(id string) *exchange {
+func (h *Hub) look(id string) *place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p := h.exchanges[id]; p != nil {
-		return p.exchange
-	}
-	return nil
+	return h.exchanges[id]
 }
 
 // Close takes no new connections, tells the ends of streams that do not survive

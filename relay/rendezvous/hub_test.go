@@ -1,8 +1,11 @@
 package rendezvous
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -179,4 +182,54 @@ func TestAnEndThatIsDoneIsNotWaitedFor(t *testing.T) {
 		defer x.mu.Unlock()
 		return len(x.parting) == 0 && len(x.streams) == 0
 	})
+}
+
+// slowMemory is a presence that has written down that an executor is connected,
+// and says so once somebody has read it.
+type slowMemory struct {
+	*Memory
+	once          sync.Once
+	written, read chan struct{}
+}
+
+func (s *slowMemory) Get(ctx context.Context, id string) (Record, uint64, error) {
+	record, revision, err := s.Memory.Get(ctx, id)
+	if record.Online {
+		select {
+		case s.read <- struct{}{}:
+		default:
+		}
+	}
+	return record, revision, err
+}
+
+func (s *slowMemory) Put(ctx context.Context, record Record, revision uint64) (uint64, error) {
+	revision, err := s.Memory.Put(ctx, record, revision)
+	if record.Online {
+		s.once.Do(func() { close(s.written) })
+		<-s.read
+	}
+	return revision, err
+}
+
+// Whoever has read that an executor is connected reaches it.
+func TestAnExecutorThatIsWrittenDownIsThere(t *testing.T) {
+	presence := &slowMemory{Memory: NewMemory(), written: make(chan struct{}), read: make(chan struct{}, 1)}
+	hub := startHub(t, Config{Presence: presence})
+	url := hub.register("build-1", "")
+	var connecting sync.WaitGroup
+	connecting.Go(func() {
+		if _, err := dial(t, url, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	<-presence.written
+	_, body := hub.ask(http.MethodGet, "/v1/executors", "ann", nil)
+	if list, _ := body["executors"].([]any); len(list) != 1 || list[0].(map[string]any)["connected"] != true {
+		t.Errorf("the list is %v", body)
+	}
+	if err := hub.reachable(httptest.NewRequest(http.MethodGet, "/", nil), "build-1", false); err != nil {
+		t.Errorf("a harness is refused: %v", err)
+	}
+	connecting.Wait()
 }

@@ -274,17 +274,3 @@ func TestMalformedFramesAreDropped(t *testing.T) {
 		t.Errorf("%d frames were dropped as malformed, want 7", n)
 	}
 }
-
-// Of two registrations that connect at once the later one stays, whichever is
-// first at the exchange.
-func TestALateLineDoesNotTakeOver(t *testing.T) {
-	x, _, _, _ := bare(t, Limits{}, "one")
-	earlier, later := newLine("fleet", true), newLine("fleet", true)
-	earlier.epoch, later.epoch = 5, 6
-	if tookOver, late := x.connectExecutor(later, "one"); !tookOver || late {
-		t.Errorf("the later one took over: %v, late: %v", tookOver, late)
-	}
-	if tookOver, late := x.connectExecutor(earlier, "one"); tookOver || !late || x.executor != later || later.over {
-		t.Errorf("the earlier one took over: %v, late: %v", tookOver, late)
-	}
-}

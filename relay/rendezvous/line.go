@@ -35,7 +35,6 @@ type line struct {
 	principal string
 	resumable bool   // its end retransmits, so that streams survive the line
 	number    uint64 // later lines have higher ones
-	epoch     uint64 // of an executor's registration; set before connectExecutor
 
 	wake     chan struct{} // holds a token when there may be something to send
 	finished chan struct{} // closed when it is to be closed
