@@ -226,7 +226,7 @@ func TestWhatARelayRefusesForGood(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return d.Serve(context.Background(), context.Background())
+		return errors.Join(d.Serve(context.Background(), context.Background()), d.Close()) // Serve closes only what it served
 	}
 	var remote *daemon.RemoteError
 	if err := serve(remotely(locked)); !errors.As(err, &remote) || !strings.Contains(err.Error(), "403") {
