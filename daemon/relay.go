@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/wsconn"
@@ -31,8 +32,10 @@ type relayDoor struct {
 }
 
 func newRelayDoor(cfg config.Config, clients *clients, logger *slog.Logger) (*relayDoor, error) {
+	silence := time.Duration(cfg.RelaySilence)
 	endpoint, err := relay.NewEndpoint(relay.Config{
 		Role: relay.Executor, Streams: int(cfg.RelayStreams), MessageBytes: int(cfg.Request), Logger: logger,
+		SilenceTimeout: silence, HeartbeatInterval: silence / 3, ProbeTimeout: min(relay.DefaultProbeTimeout, silence),
 	})
 	if err != nil {
 		return nil, err

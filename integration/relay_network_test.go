@@ -170,28 +170,32 @@ func TestANetworkThatIsGoneForLessThanTheGrace(t *testing.T) {
 	}
 }
 
-// One that is gone for longer ends the processes, and the client is told so when
-// it can be.
+// One that is gone for longer ends the processes, whichever machine it is that is
+// out of reach, and the client is told so when it can be.
 func TestANetworkThatIsGoneForLongerThanTheGrace(t *testing.T) {
 	slow(t)
-	waits(t)
-	m := newMachines(t)
-	m.start(append(quickly, "EXECWIRE_HUB_STREAM_GRACE=1s", "EXECWIRE_CLOSED_RETENTION=10m")...)
-	file := filepath.Join(shortDir(t), "pid")
-	c := m.client("run", append([]string{"--grace", "1s", "--"}, shell("echo $$ >"+file+"; while :; do echo on; sleep 0.05; done")...)...)
-	var stdout lockedBuffer
-	c.Stdout = &stdout
-	c.launch(t)
-	eventually(t, "it says something", func() bool { return strings.Count(stdout.String(), "\n") > 10 })
-	pid := 0
-	text, err := os.ReadFile(file)
-	if _, scanErr := fmt.Sscan(string(text), &pid); err != nil || scanErr != nil {
-		t.Fatalf("%q: %v, %v", text, err, scanErr)
-	}
-	m.connected("client", false)
-	eventually(t, "the process is gone", func() bool { return !alive(int32(pid)) })
-	m.connected("client", true)
-	if code := c.await(t); code != 128+9 { // the record of the process is still there
-		t.Errorf("the client ended with %d and %q", code, c.errors.String())
+	for _, away := range []string{"client", "executor"} {
+		t.Run(away, func(t *testing.T) {
+			waits(t)
+			m := newMachines(t)
+			m.start(append(quickly, "EXECWIRE_HUB_STREAM_GRACE=1s", "EXECWIRE_RELAY_SILENCE_TIMEOUT=2s", "EXECWIRE_CLOSED_RETENTION=10m")...)
+			file := filepath.Join(shortDir(t), "pid")
+			c := m.client("run", append([]string{"--grace", "1s", "--"}, shell("echo $$ >"+file+"; while :; do echo on; sleep 0.05; done")...)...)
+			var stdout lockedBuffer
+			c.Stdout = &stdout
+			c.launch(t)
+			eventually(t, "it says something", func() bool { return strings.Count(stdout.String(), "\n") > 10 })
+			pid := 0
+			text, err := os.ReadFile(file)
+			if _, scanErr := fmt.Sscan(string(text), &pid); err != nil || scanErr != nil {
+				t.Fatalf("%q: %v, %v", text, err, scanErr)
+			}
+			m.connected(away, false)
+			eventually(t, "the process is gone", func() bool { return !alive(int32(pid)) })
+			m.connected(away, true)
+			if code := c.await(t); code != 128+9 { // the record of the process is still there
+				t.Errorf("the client ended with %d and %q", code, c.errors.String())
+			}
+		})
 	}
 }

@@ -35,6 +35,8 @@ type Config struct {
 	AgentIdentity string `name:"agent_identity" default:"off" unit:"choice" help:"Whether the registry is shown assertions of the agent whose identity is in CODEX_ACCESS_TOKEN, in place of a token: on or off."`
 	// RelayStreams bounds the connections through the relay.
 	RelayStreams Count `name:"relay_streams" default:"1024" unit:"streams" min:"1" max:"100000" help:"Connections of clients that come through the relay at once. Further ones are refused."`
+	// RelaySilence is how long such a connection may be silent.
+	RelaySilence Duration `name:"relay_silence_timeout" default:"30s" unit:"duration" min:"1s" max:"10m" help:"How long nothing may come of a client through the relay, with the websocket there or not, until its connection counts as lost and the grace of its session begins. A third of it after the last message clients are asked for a sign of life."`
 
 	// TLSCertificate is the server's certificate chain.
 	TLSCertificate string `name:"tls_certificate_file" default:"" unit:"path" help:"The certificate chain of grpcs:// and wss:// listeners, as PEM. Read again when it changes."`

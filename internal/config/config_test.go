@@ -141,6 +141,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"a label twice", "remote_url = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_EXECUTOR_LABELS=a=b,a=c", "executor_labels has a key twice"},
 		{"no streams of a relay", "relay_streams = 0", "", "relay_streams is below 1"},
 		{"too many streams of a relay", "relay_streams = 100001", "", "relay_streams is above 100000"},
+		{"no silence of a relay", "relay_silence_timeout = '999ms'", "", "relay_silence_timeout is below 1s"},
+		{"too long a silence of a relay", "relay_silence_timeout = '11m'", "", "relay_silence_timeout is above 10m"},
 		{"contradiction of stdin", `stdin_queue_bytes = "4KiB"`, "", "below stdin_write_bytes"},
 	}
 	for _, tt := range tests {
