@@ -193,7 +193,7 @@ func TestANetworkThatIsGoneForLongerThanTheGrace(t *testing.T) {
 			m.connected(away, false)
 			eventually(t, "the process is gone", func() bool { return !alive(int32(pid)) })
 			m.connected(away, true)
-			if code := c.await(t); code != 128+9 { // the record of the process is still there
+			if code := c.await(t); code != 128+9 || !strings.Contains(c.errors.String(), "gone for longer than the grace") {
 				t.Errorf("the client ended with %d and %q", code, c.errors.String())
 			}
 		})

@@ -75,8 +75,13 @@ func explainExit(exit client.Exit) error {
 	case execwirev1.ExitCause_EXIT_CAUSE_LOST:
 		return &exitError{code: codeFailed, err: errors.New("the process is gone and the server could not learn how it ended")}
 	}
-	if code := exit.ShellCode(); code != 0 {
-		return &exitError{code: code}
+	code := exit.ShellCode()
+	switch {
+	case code == 0:
+		return nil
+	case exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_TERMINATED:
+		return &exitError{code: code,
+			err: errors.New("the server ended the process: somebody asked it to, or the client was gone for longer than the grace")}
 	}
-	return nil
+	return &exitError{code: code}
 }
