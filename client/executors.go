@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay/harness"
 )
 
@@ -94,7 +93,7 @@ func (c *dialConfig) hubRequest(ctx context.Context, u *url.URL) (*http.Request,
 		return nil, nil, &URLError{URL: u.String(), Problem: err.Error()}
 	}
 	if c.tokenFile != "" {
-		if u.Scheme == "http" && !isLoopbackHost(u.Hostname()) {
+		if u.Scheme == "http" && !wsconn.IsLoopback(u.Hostname()) {
 			return nil, nil, &DialError{URL: u.String(), Err: errPlainText}
 		}
 		token, err := newTokenFile(c.tokenFile)
@@ -120,10 +119,4 @@ func explainHubTLS(err error, locked bool) error {
 		return &TLSError{Fix: "if it is on this host, write its address as http://", Err: err}
 	}
 	return explainTLS(err, "http")
-}
-
-// isLoopbackHost reports whether a host is this one as it is written.
-func isLoopbackHost(host string) bool {
-	address, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && address.Unmap().IsLoopback()
 }

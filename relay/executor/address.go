@@ -1,21 +1,11 @@
 package executor
 
 import (
-	"net/netip"
 	"net/url"
 	"strings"
-)
 
-// isLoopback reports whether u names this host as it is written: a name that
-// merely resolves to loopback may resolve to something else tomorrow.
-func isLoopback(u *url.URL) bool {
-	host := u.Hostname()
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.Unmap().IsLoopback()
-}
+	"github.com/execwire/execwire/internal/wsconn"
+)
 
 // urlProblem says what is wrong with the URL in text if it is not one of the
 // secure or the plain scheme with nothing but host and path, and a query if
@@ -34,7 +24,7 @@ func urlProblem(text, secure, plain string, query, anywhere bool) (*url.URL, str
 		return nil, "has a user or a fragment"
 	case !query && (u.RawQuery != "" || u.ForceQuery):
 		return nil, "has a query"
-	case u.Scheme == plain && !anywhere && !isLoopback(u):
+	case u.Scheme == plain && !anywhere && !wsconn.IsLoopback(u.Hostname()):
 		return nil, "is " + plain + ":// to another host, where everybody on the way can read credentials and change what is said"
 	}
 	return u, ""

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/execwire/execwire/internal/secretfile"
+	"github.com/execwire/execwire/internal/wsconn"
 )
 
 // Variables of the environment that credentials are read from. The reference
@@ -103,7 +104,7 @@ func (s Sources) findSignIn() (Credentials, error) {
 		}
 	}
 	base, err := url.Parse(strings.TrimSpace(s.Registry))
-	if err == nil && isLoopback(base) {
+	if err == nil && wsconn.IsLoopback(base.Hostname()) {
 		return nil, nil
 	}
 	return nil, noCredentials()

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/execwire/execwire/internal/wsconn"
 )
 
 // Limits of what an executor says about itself.
@@ -95,7 +97,7 @@ func (o Options) problem() error {
 	if len(o.Instance) > MaxInstanceBytes || o.Instance != "" && !goodID.MatchString(o.Instance) {
 		return &OptionsError{Name: "Instance", Problem: "is no id", Fix: fmt.Sprintf("use at most %d ASCII letters, digits, - and _", MaxInstanceBytes)}
 	}
-	if o.Credentials == nil && !isLoopback(base) {
+	if o.Credentials == nil && !wsconn.IsLoopback(base.Hostname()) {
 		return noCredentials()
 	}
 	if o.Serve == nil {

@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"net/url"
-	"strings"
 	"time"
 
+	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
 
@@ -23,7 +22,7 @@ func (o Options) checked() (Options, error) {
 		return o, &OptionsError{Name: "URL", Problem: "has a user or a fragment", Fix: "show credentials by a token"}
 	case u.Query().Get("role") != "harness":
 		return o, &OptionsError{Name: "URL", Problem: "is not for harnesses", Fix: "write role=harness into the query"}
-	case u.Scheme == "ws" && !o.AllowPlainText && o.Token != nil && !isLoopback(u.Hostname()):
+	case u.Scheme == "ws" && !o.AllowPlainText && o.Token != nil && !wsconn.IsLoopback(u.Hostname()):
 		return o, &OptionsError{Name: "Token", Problem: "would be sent in plain text to another host", Fix: "use wss://, or a tunnel to this host"}
 	}
 	for _, d := range []struct {
@@ -50,14 +49,4 @@ func (o Options) checked() (Options, error) {
 		o.Relay.Logger = o.Logger
 	}
 	return o, nil
-}
-
-// isLoopback reports whether a host is this one as it is written: a name that
-// merely resolves to loopback may resolve to something else tomorrow.
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.Unmap().IsLoopback()
 }
