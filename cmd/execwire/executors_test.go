@@ -10,19 +10,24 @@ import (
 	"testing"
 )
 
-// hubOf answers requests for the list of a hub.
-func hubOf(t *testing.T, status int, body string) (url string, shown *http.Header) {
+// hubOf answers requests for the list of a hub, and tells what the first of them
+// shows.
+func hubOf(t *testing.T, status int, body string) (url string, shown <-chan http.Header) {
 	t.Helper()
-	shown = new(http.Header)
+	first := make(chan http.Header, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if *shown = r.Header.Clone(); r.URL.Path != "/base/v1/executors" {
+		if r.URL.Path != "/base/v1/executors" {
 			t.Errorf("asked for %s", r.URL.Path)
+		}
+		select {
+		case first <- r.Header.Clone():
+		default:
 		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(s.Close)
-	return s.URL + "/base/", shown
+	return s.URL + "/base/", first
 }
 
 func TestExecutorsOfAHub(t *testing.T) {
@@ -38,8 +43,8 @@ func TestExecutorsOfAHub(t *testing.T) {
 	if got.code != 0 || len(lines) != 4 || lines[1] != "a\tconnected\t\"Build \\x1b[2J\"\t1.2\t2\tarch=arm64,zone=b" || !strings.HasPrefix(lines[2], "b\tseen ") {
 		t.Errorf("got %+v", got)
 	}
-	if shown.Get("Authorization") != "Bearer hub-token" {
-		t.Errorf("shown: %v", *shown)
+	if header := <-shown; header.Get("Authorization") != "Bearer hub-token" {
+		t.Errorf("shown: %v", header)
 	}
 	c := command(t, "executors", "--json")
 	c.Env = append(c.Env, hubVariable+"="+url)
