@@ -37,26 +37,26 @@ func TestLoadHubLaysFileEnvironmentAndFlagsOverDefaults(t *testing.T) {
 }
 
 func TestLoadHubRefuses(t *testing.T) {
-	for name, tc := range map[string]struct{ text, says string }{
-		"unknown":           {"frames = 1", "frames is not a setting: docs/hub.md"},
-		"a daemon's":        {"default_grace = \"1s\"", "default_grace is not a setting"},
-		"too small":         {"frame_bytes = 1", "frame_bytes is below 64KiB"},
-		"too large":         {"stream_grace = \"2h\"", "stream_grace is above 1h"},
-		"nowhere":           {"listen = []", "listen is empty"},
-		"allow":             {"allow_http = \"yes\"", "allow_http cannot be \"yes\""},
-		"presence":          {"presence = \"disk\"", "presence cannot be \"disk\": write memory or nats"},
-		"directory":         {"presence = \"nats\"\npresence_directory = \"x\"", "presence_directory cannot be \"x\""},
-		"memory, directory": {"presence_directory = \"/x\"", "presence is memory"},
-		"memory, cluster":   {"cluster_listen = \"127.0.0.1:1\"", "presence is memory"},
-		"one way":           {"presence = \"nats\"\ncluster_routes = [\"a:1\"]", "cluster_routes has nodes that could not reach"},
-		"no key":            {"presence = \"nats\"\ncluster_listen = \"a:1\"\npublic_url = \"https://a\"", "cluster_listen needs url_key_file"},
-		"no public URL":     {"presence = \"nats\"\ncluster_listen = \"a:1\"\nurl_key_file = \"/a\"", "public_url"},
-		"public URL":        {"public_url = \"hub.example.org\"", "public_url cannot be"},
-		"secret URL":        {"public_url = \"https://a:b@hub.example.org\"", "public_url cannot be"},
-		"total":             {"frame_bytes = \"64MiB\"\nqueue_bytes_total = \"1MiB\"", "queue_bytes_total is below frame_bytes"},
-		"idle":              {"stream_grace = \"1h\"", "stream_idle is below stream_grace"},
+	for _, tc := range []struct{ name, text, says string }{
+		{"unknown", "frames = 1", "frames is not a setting: docs/hub.md"},
+		{"a daemon's", "default_grace = \"1s\"", "default_grace is not a setting"},
+		{"too small", "frame_bytes = 1", "frame_bytes is below 64KiB"},
+		{"too large", "stream_grace = \"2h\"", "stream_grace is above 1h"},
+		{"nowhere", "listen = []", "listen is empty"},
+		{"allow", "allow_http = \"yes\"", "allow_http cannot be \"yes\""},
+		{"presence", "presence = \"disk\"", "presence cannot be \"disk\": write memory or nats"},
+		{"directory", "presence = \"nats\"\npresence_directory = \"x\"", "presence_directory cannot be \"x\""},
+		{"memory, directory", "presence_directory = \"/x\"", "presence is memory"},
+		{"memory, cluster", "cluster_listen = \"127.0.0.1:1\"", "presence is memory"},
+		{"one way", "presence = \"nats\"\ncluster_routes = [\"a:1\"]", "cluster_routes has nodes that could not reach"},
+		{"no key", "presence = \"nats\"\ncluster_listen = \"a:1\"\npublic_url = \"https://a\"", "cluster_listen needs url_key_file"},
+		{"no public URL", "presence = \"nats\"\ncluster_listen = \"a:1\"\nurl_key_file = \"/a\"", "public_url"},
+		{"public URL", "public_url = \"hub.example.org\"", "public_url cannot be"},
+		{"secret URL", "public_url = \"https://a:b@hub.example.org\"", "public_url cannot be"},
+		{"total", "frame_bytes = \"64MiB\"\nqueue_bytes_total = \"1MiB\"", "queue_bytes_total is below frame_bytes"},
+		{"idle", "stream_grace = \"1h\"", "stream_idle is below stream_grace"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "hub.toml")
 			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
 				t.Fatal(err)
