@@ -24,8 +24,11 @@ func document(settings []Setting) string {
 // TestDocumentIsUpToDate holds documents against the settings. Set
 // EXECWIRE_UPDATE_DOCS=1 to write them anew.
 func TestDocumentIsUpToDate(t *testing.T) {
-	for path, settings := range map[string][]Setting{"../../docs/configuration.md": Settings(), "../../docs/hub.md": HubSettings()} {
-		t.Run(path, func(t *testing.T) { holdDocument(t, path, document(settings)) })
+	for _, d := range []struct {
+		path     string
+		settings []Setting
+	}{{"../../docs/configuration.md", Settings()}, {"../../docs/hub.md", HubSettings()}} {
+		t.Run(d.path, func(t *testing.T) { holdDocument(t, d.path, document(d.settings)) })
 	}
 }
 
