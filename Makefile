@@ -7,7 +7,8 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL: # the targets share the tools, and Go uses all processors anyway
 
 # Tools are pinned in tools/go.mod, a module of its own so that none of their
-# dependencies reach ours. They are built again only when it changes, or Go does
+# dependencies reach ours, and the one from npm in tools/package.json. They are
+# built again only when one of these changes, or Go does
 # (staticcheck refuses code newer than itself). Tests find them through this
 # variable.
 export EXECWIRE_TOOLS_DIR ?= $(CURDIR)/.cache/tools
@@ -56,7 +57,11 @@ WAITING := 4
 test: deps check test-race test-all ## all that CI checks
 
 .PHONY: deps
-deps: $(TOOLS) ## install what tests need and is missing
+deps: machine $(TOOLS) ## install what tests need and is missing
+	scripts/install-node-packages sdk/typescript examples/mcp
+
+.PHONY: machine
+machine:
 	scripts/install-test-deps
 
 .PHONY: test-short
@@ -154,7 +159,7 @@ fmt: $(TOOLS) ## format Go and protobuf
 
 .PHONY: generate
 generate: $(TOOLS) ## make gen/ from the protos
-	$(BUF) generate
+	PATH="$(EXECWIRE_TOOLS_DIR):$$PATH" $(BUF) generate
 
 .PHONY: dependencies
 dependencies: ## list again what each binary is made of
@@ -166,10 +171,11 @@ baseline: $(TOOLS) ## at a release: remember the protos that must not break
 	$(BUF) build --exclude-source-info --output $(BASELINE)
 
 .PHONY: clean
-clean: ## remove binaries and built tools
-	rm -rf bin .cache
+clean: ## remove binaries, built tools and what came from npm
+	rm -rf bin .cache sdk/typescript/{node_modules,src/gen,dist,build} examples/mcp/node_modules
 
-$(TOOLS): tools/go.mod tools/go.sum
+$(TOOLS): tools/go.mod tools/go.sum tools/package-lock.json
 	@echo 'building the tools of tools/go.mod: about two minutes the first time'
 	GOBIN=$(EXECWIRE_TOOLS_DIR) go -C tools install tool
+	scripts/install-node-packages tools
 	@touch $@
