@@ -23,42 +23,65 @@ package client
 
 import (
 	"io"
+	"sync"
 
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// Client talks to one server. It may be used concurrently.
+// Client talks to one server, and is the [Environment] there. It may be used
+// concurrently.
 type Client struct {
 	processes execwirev1.ProcessServiceClient
 	sessions  execwirev1.SessionServiceClient
 	files     execwirev1.FileSystemServiceClient
 	environ   execwirev1.EnvironmentServiceClient
-	channel   grpc.ClientConnInterface // of the stubs
-	// conn is what Close closes; nil when the channel belongs to the caller.
-	conn io.Closer
+	channel   gate // of the stubs
+	life      *lifetime
+	// owned is what Close closes; nil when the channel belongs to the caller.
+	owned     io.Closer
+	closeOnce sync.Once
 }
 
 // New returns a client that uses conn. The caller keeps conn: Close does not
-// close it. It never blocks.
-func New(conn grpc.ClientConnInterface) *Client {
+// close it, and does nothing. It never blocks.
+func New(conn grpc.ClientConnInterface) *Client { return newClient(conn, newLifetime(), nil) }
+
+// NewOwning returns a client that uses conn and whose Close closes owned: the
+// connection, or the server behind it. It never blocks.
+func NewOwning(conn grpc.ClientConnInterface, owned io.Closer) *Client {
+	return newClient(conn, newLifetime(), owned)
+}
+
+func newClient(conn grpc.ClientConnInterface, life *lifetime, owned io.Closer) *Client {
+	channel := gate{ClientConnInterface: conn, life: life}
 	return &Client{
-		channel:   conn,
-		processes: execwirev1.NewProcessServiceClient(conn),
-		sessions:  execwirev1.NewSessionServiceClient(conn),
-		files:     execwirev1.NewFileSystemServiceClient(conn),
-		environ:   execwirev1.NewEnvironmentServiceClient(conn),
+		channel:   channel,
+		life:      life,
+		owned:     owned,
+		processes: execwirev1.NewProcessServiceClient(channel),
+		sessions:  execwirev1.NewSessionServiceClient(channel),
+		files:     execwirev1.NewFileSystemServiceClient(channel),
+		environ:   execwirev1.NewEnvironmentServiceClient(channel),
 	}
 }
 
-// Close releases the connection that Dial made. Runs that are going on see it
-// as a lost connection. Closing a client made by New does nothing.
+// Close releases the connection that Dial made, or what NewOwning was given, and
+// blocks until that is closed. Calls that are going on fail with [ErrClosed], and
+// so does every later one; the processes they follow are lost to the server, which
+// terminates them after their grace. Closing a second time, or a client made by
+// New, does nothing.
 func (c *Client) Close() error {
-	if c.conn == nil {
+	if c.owned == nil {
 		return nil
 	}
-	return c.conn.Close()
+	var err error
+	c.closeOnce.Do(func() {
+		c.life.end(ErrClosed)
+		err = c.owned.Close()
+	})
+	return err
 }
 
 // Processes returns the generated stub of the process service. Its errors are
@@ -73,8 +96,3 @@ func (c *Client) Sessions() execwirev1.SessionServiceClient { return c.sessions 
 // Files returns the generated stub of the file system service. Its errors are
 // those of Processes.
 func (c *Client) Files() execwirev1.FileSystemServiceClient { return c.files }
-
-// Environment returns the generated stub of the environment service, which tells
-// what machine and what server this is, and what sandboxes work there. Its errors
-// are those of Processes.
-func (c *Client) Environment() execwirev1.EnvironmentServiceClient { return c.environ }

@@ -21,7 +21,7 @@ var errPreparedConfined = status.Error(codes.InvalidArgument, "a prepared comman
 // commands, which carry no policy, fail. It never blocks. Closing what it returns
 // does nothing; the client that it comes from must not be closed before.
 func (c *Client) WithSandbox(policy *execwirev1.SandboxPolicy) *Client {
-	return New(confined{ClientConnInterface: c.channel, policy: proto.CloneOf(policy)})
+	return newClient(confined{ClientConnInterface: c.channel.ClientConnInterface, policy: proto.CloneOf(policy)}, c.life, nil)
 }
 
 // confined is a channel that puts a policy into every request that can carry one

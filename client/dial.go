@@ -85,9 +85,7 @@ func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error
 	if err != nil {
 		return nil, err
 	}
-	c := New(conn)
-	c.conn = conn
-	return c, nil
+	return NewOwning(conn, conn), nil
 }
 
 // Connect is [Dial] for generated clients: it returns the connection alone, which

@@ -87,11 +87,12 @@ func (e *Error) Is(target error) bool {
 func (e *Error) GRPCStatus() *status.Status { return e.status }
 
 // FromRPC restores the typed error from what a call of the generated stub
-// returned. nil stays nil, an *Error in the chain is kept, and an error that is
-// no gRPC status is returned as it is.
+// returned. nil stays nil, an *Error or a *ConnectionLostError in the chain is
+// kept, and an error that is no gRPC status is returned as it is.
 func FromRPC(err error) error {
 	var typed *Error
-	if err == nil || errors.As(err, &typed) {
+	var lost *ConnectionLostError
+	if err == nil || errors.As(err, &typed) || errors.As(err, &lost) {
 		return err
 	}
 	st, ok := status.FromError(err)

@@ -39,7 +39,7 @@ type FollowOptions struct {
 // Errors are [*Error] when the server refused, [*LostError] when the connection
 // was lost for good or the process is not known any more, [*ProtocolError],
 // [*OutputError], those of OnEvent, or wrap the cause of ctx.
-func (c *Client) Follow(ctx context.Context, process Process, options FollowOptions) (Exit, error) {
+func (c *Client) Follow(ctx context.Context, process ProcessRef, options FollowOptions) (Exit, error) {
 	f := &follower{client: c, process: process, options: options}
 	f.events = newEventWriter(RunOptions{Stdout: options.Stdout, Stderr: options.Stderr, OnGap: options.OnGap})
 	f.events.join(process.AfterSeq)
@@ -67,7 +67,7 @@ func (c *Client) Follow(ctx context.Context, process Process, options FollowOpti
 // follower is one Follow.
 type follower struct {
 	client  *Client
-	process Process
+	process ProcessRef
 	options FollowOptions
 	events  eventWriter
 	link    link

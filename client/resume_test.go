@@ -33,7 +33,7 @@ func TestResumeGoesOnWhereItIsTold(t *testing.T) {
 		return stream.Send(events(list[2:]...))
 	})
 	var out, errOut bytes.Buffer
-	exit, err := c.Resume(t.Context(), Process{SessionID: "s", ProcessID: "p", AfterSeq: 2},
+	exit, err := c.Resume(t.Context(), ProcessRef{SessionID: "s", ProcessID: "p", AfterSeq: 2},
 		RunOptions{Stdin: strings.NewReader("abc"), Stdout: &out, Stderr: &errOut})
 	if err != nil || exit.Code != 7 || out.String() != "two late" || errOut.String() != "" || exit.DroppedBytes != 0 || exit.StdoutBytes != 12 {
 		t.Errorf("got %+v, %v and %q, %q", exit, err, out.String(), errOut.String())
@@ -67,7 +67,7 @@ func TestResumeGivesUpWhatItCannotPassOn(t *testing.T) {
 			}
 		})
 	full := errors.New("full")
-	_, err := c.Resume(t.Context(), Process{ProcessID: "p"}, RunOptions{Stdout: failingWriter{full}})
+	_, err := c.Resume(t.Context(), ProcessRef{ProcessID: "p"}, RunOptions{Stdout: failingWriter{full}})
 	if output := new(OutputError); !errors.As(err, &output) || !errors.Is(err, full) {
 		t.Errorf("failed with %v", err)
 	}
@@ -87,7 +87,7 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
 func TestResumeNeedsAProcess(t *testing.T) {
 	_, c := newFake(t)
-	if _, err := c.Resume(t.Context(), Process{}, RunOptions{Stdout: io.Discard}); err == nil || !strings.Contains(err.Error(), "ProcessID") {
+	if _, err := c.Resume(t.Context(), ProcessRef{}, RunOptions{Stdout: io.Discard}); err == nil || !strings.Contains(err.Error(), "ProcessID") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -102,6 +102,7 @@ func (r *run) run(ctx context.Context) (Exit, error) {
 	// The stream outlives ctx for as long as it takes to kill the process.
 	streams, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r.cancel = cancel
+	defer context.AfterFunc(r.client.life.ctx, func() { cancel(r.client.life.over()) })()
 	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(killed)

@@ -91,17 +91,6 @@ func (r *run) letGo() {
 	}
 }
 
-// Process names a process that is there.
-type Process struct {
-	// SessionID is its session; empty is the default session.
-	SessionID string
-	// ProcessID is its id. Required.
-	ProcessID string
-	// AfterSeq is the seq of the last event that the caller has already, by
-	// which it is acknowledged; 0 begins with all that is retained.
-	AfterSeq uint64
-}
-
 // Resume takes up a process that is already there, owns it, and blocks until it
 // has closed, as [Client.Run] does after a lost connection. Whoever owns it
 // already is replaced. RunOptions.Process is not used; Stdin is input that
@@ -111,9 +100,9 @@ type Process struct {
 // of this side, or ctx is done, the process is given up and goes on. A process
 // that is detached from, or given up, has no owner; one whose connection is
 // lost is terminated after the grace.
-func (c *Client) Resume(ctx context.Context, process Process, options RunOptions) (Exit, error) {
+func (c *Client) Resume(ctx context.Context, process ProcessRef, options RunOptions) (Exit, error) {
 	if process.ProcessID == "" {
-		return Exit{}, errors.New("failed to resume: Process.ProcessID is required")
+		return Exit{}, errors.New("failed to resume: ProcessRef.ProcessID is required")
 	}
 	options.Process = &execwirev1.StartProcessRequest{SessionId: process.SessionID, ProcessId: process.ProcessID}
 	stdin := options.Stdin

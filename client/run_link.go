@@ -55,14 +55,14 @@ func (r *run) follow(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return r.giveUp(context.Cause(ctx))
+			return r.giveUp(r.hopeless(context.Cause(ctx)))
 		}
 		if hopeless := r.hopeless(err); hopeless != nil {
 			return r.giveUp(hopeless)
 		}
 		r.lose(err)
 		if !r.link.backoff.Wait(ctx, retryAfter(err)) {
-			return r.giveUp(context.Cause(ctx))
+			return r.giveUp(r.hopeless(context.Cause(ctx)))
 		}
 	}
 }
@@ -72,6 +72,8 @@ func (r *run) follow(ctx context.Context) error {
 func (r *run) hopeless(err error) error {
 	e, ok := err.(*Error) // not errors.As: what a writer returned is no answer
 	switch {
+	case !ok && r.link.sent() && errors.As(err, new(*ConnectionLostError)):
+		return r.lostError(err)
 	case !ok || !r.link.sent():
 		return err
 	case (r.link.started || r.found && !r.link.lostAt.IsZero()) && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ||

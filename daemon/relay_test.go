@@ -169,7 +169,7 @@ func TestThePrincipalOfTheRelay(t *testing.T) {
 		cfg.Principals = table
 	})
 	c := o.through(url)
-	if _, err := c.Environment().GetEnvironment(o.ctx, &execwirev1.GetEnvironmentRequest{}); err != nil {
+	if _, err := c.Describe(o.ctx); err != nil {
 		t.Error(err)
 	}
 	_, err := c.Run(o.ctx, client.RunOptions{Process: command("true")})

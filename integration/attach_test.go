@@ -29,13 +29,13 @@ type taking struct {
 }
 
 // take takes a process up.
-func (s *story) take(id string, change func(*client.RunOptions, *client.Process)) *taking {
+func (s *story) take(id string, change func(*client.RunOptions, *client.ProcessRef)) *taking {
 	reader, writer := io.Pipe()
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	k := &taking{input: writer, detach: make(chan struct{}), owned: make(chan struct{}), give: cancel, over: make(chan struct{})}
 	options := client.RunOptions{Stdin: reader, Stdout: &k.stdout, Stderr: &k.stderr, Detach: k.detach,
 		OnStarted: func(*execwirev1.Process) { close(k.owned) }}
-	process := client.Process{ProcessID: id}
+	process := client.ProcessRef{ProcessID: id}
 	if change != nil {
 		change(&options, &process)
 	}
@@ -120,7 +120,7 @@ func TestAProcessIsTakenUpFromACursor(t *testing.T) {
 	atEveryDoor(t, func(s *story) {
 		id := s.start(shell("echo one; read x; echo two; exit 3"), stdin)
 		eventually(s, "output", func() bool { return s.get(id).GetLastSeq() == 1 })
-		k := s.take(id, func(_ *client.RunOptions, p *client.Process) { p.AfterSeq = 1 })
+		k := s.take(id, func(_ *client.RunOptions, p *client.ProcessRef) { p.AfterSeq = 1 })
 		s.await("the ownership", k.owned)
 		k.enter(s, "\n")
 		s.await("the end", k.over)
@@ -129,7 +129,7 @@ func TestAProcessIsTakenUpFromACursor(t *testing.T) {
 		}
 		last := s.get(id).GetLastSeq()
 		for _, after := range []uint64{last, last - 1} {
-			k = s.take(id, func(_ *client.RunOptions, p *client.Process) { p.AfterSeq = after })
+			k = s.take(id, func(_ *client.RunOptions, p *client.ProcessRef) { p.AfterSeq = after })
 			s.await("the end", k.over)
 			if k.err != nil || k.exit.Code != 3 || k.stdout.String() != "" {
 				s.Errorf("after the end it is %+v, %v, %q", k.exit, k.err, k.stdout.String())
@@ -151,7 +151,7 @@ func TestDetachingFromAProcessLeavesIt(t *testing.T) {
 			s.Errorf("it ended with %+v, %v", k.exit, k.err)
 		}
 		// And again, this time by keys, with input on both sides of them.
-		k = s.take(id, func(o *client.RunOptions, _ *client.Process) {
+		k = s.take(id, func(o *client.RunOptions, _ *client.ProcessRef) {
 			o.Stdin, o.DetachKeys = strings.NewReader(" more\x10\x11not this"), []byte{0x10, 0x11}
 		})
 		s.await("the end", k.over)
@@ -169,7 +169,7 @@ func TestDetachingSurvivesACut(t *testing.T) {
 			return
 		}
 		id := s.start(program("echo"), stdin)
-		k := s.take(id, func(o *client.RunOptions, _ *client.Process) { o.Stdin = nil })
+		k := s.take(id, func(o *client.RunOptions, _ *client.ProcessRef) { o.Stdin = nil })
 		s.await("the ownership", k.owned)
 		s.wire.setStalled(true)
 		close(k.detach)
@@ -195,7 +195,7 @@ func TestAProcessOutlivesWhoTookItUp(t *testing.T) {
 		if !errors.Is(k.err, gone) {
 			s.Errorf("it ended with %+v, %v", k.exit, k.err)
 		}
-		k = s.take(id, func(o *client.RunOptions, _ *client.Process) { o.Stdout = brokenWriter{gone} })
+		k = s.take(id, func(o *client.RunOptions, _ *client.ProcessRef) { o.Stdout = brokenWriter{gone} })
 		s.await("the ownership", k.owned)
 		k.enter(s, "x")
 		s.await("the end", k.over)
@@ -224,7 +224,7 @@ func TestFollowingSurvivesCuts(t *testing.T) {
 		lost := make(chan struct{}, 10)
 		go func() {
 			var err error
-			exit, err = client.New(s.conn).Follow(s.ctx, client.Process{ProcessID: id}, client.FollowOptions{
+			exit, err = client.New(s.conn).Follow(s.ctx, client.ProcessRef{ProcessID: id}, client.FollowOptions{
 				Stdout: &stdout, Stderr: &stderr,
 				OnLost:  func(error) { lost <- struct{}{} },
 				OnEvent: func(e *execwirev1.ProcessEvent) error { seqs = append(seqs, e.GetSeq()); return nil },
@@ -257,11 +257,11 @@ func TestFollowingSurvivesCuts(t *testing.T) {
 				s.Errorf("event %d has seq %d", i, seq)
 			}
 		}
-		again, err := client.New(s.conn).Follow(s.ctx, client.Process{ProcessID: id, AfterSeq: s.get(id).GetLastSeq()}, client.FollowOptions{})
+		again, err := client.New(s.conn).Follow(s.ctx, client.ProcessRef{ProcessID: id, AfterSeq: s.get(id).GetLastSeq()}, client.FollowOptions{})
 		if err != nil || again.Code != 0 {
 			s.Errorf("following what is over ended with %+v, %v", again, err)
 		}
-		_, err = client.New(s.conn).Follow(s.ctx, client.Process{ProcessID: "nobody"}, client.FollowOptions{})
+		_, err = client.New(s.conn).Follow(s.ctx, client.ProcessRef{ProcessID: "nobody"}, client.FollowOptions{})
 		s.expectReason(err, "PROCESS_NOT_FOUND")
 	})
 }

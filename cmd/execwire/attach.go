@@ -79,7 +79,7 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byt
 	}
 	terminal := described.GetProcess().GetHasTerminal() &&
 		described.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_RUNNING
-	process := client.Process{SessionID: flags.remote.session, ProcessID: id, AfterSeq: flags.since}
+	process := client.ProcessRef{SessionID: flags.remote.session, ProcessID: id, AfterSeq: flags.since}
 	if terminal && !flags.hasSince {
 		process.AfterSeq = described.GetProcess().GetLastSeq()
 	}

@@ -113,7 +113,7 @@ func examine(ctx context.Context, flags doctorFlags) ([]check, error) {
 		return nil, explainDial(err)
 	}
 	defer closeClient()
-	said, err := c.Environment().GetEnvironment(ctx, &execwirev1.GetEnvironmentRequest{})
+	said, err := c.Describe(ctx)
 	if err != nil {
 		return nil, explainDoctor(client.FromRPC(err))
 	}
@@ -144,7 +144,7 @@ func examineHere(ctx context.Context, file string) ([]check, error) {
 		return nil, fmt.Errorf("failed to start a server in this program: %w", err)
 	}
 	defer func() { _ = d.Close() }()
-	said, err := client.New(d.Conn()).Environment().GetEnvironment(ctx, &execwirev1.GetEnvironmentRequest{})
+	said, err := client.New(d.Conn()).Describe(ctx)
 	if err != nil {
 		return nil, explainDoctor(client.FromRPC(err))
 	}

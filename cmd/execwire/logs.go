@@ -67,7 +67,7 @@ With --json every event is an object on a line of its own, with its seq and even
 }
 
 func logs(ctx context.Context, c *client.Client, flags logsFlags, id string, std streams) error {
-	process := client.Process{SessionID: flags.remote.session, ProcessID: id, AfterSeq: flags.since}
+	process := client.ProcessRef{SessionID: flags.remote.session, ProcessID: id, AfterSeq: flags.since}
 	printer := &logPrinter{flags: flags, std: std}
 	if flags.hasTail || !flags.follow {
 		kept := &logTail{limit: flags.tail}
@@ -93,7 +93,7 @@ func logs(ctx context.Context, c *client.Client, flags logsFlags, id string, std
 }
 
 // followLogs prints until the process has closed.
-func followLogs(ctx context.Context, c *client.Client, process client.Process, printer *logPrinter) error {
+func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef, printer *logPrinter) error {
 	exit, err := c.Follow(ctx, process, client.FollowOptions{
 		OnEvent: func(e *execwirev1.ProcessEvent) error {
 			if !printer.wants(e) {
@@ -120,7 +120,7 @@ func followLogs(ctx context.Context, c *client.Client, process client.Process, p
 // readKept calls do with what is kept of a process's output now, and returns
 // the cursor behind it.
 func readKept(
-	ctx context.Context, c *client.Client, process client.Process, do func(*execwirev1.ProcessEvent) error,
+	ctx context.Context, c *client.Client, process client.ProcessRef, do func(*execwirev1.ProcessEvent) error,
 ) (uint64, error) {
 	request := &execwirev1.ReadOutputRequest{
 		SessionId: process.SessionID, ProcessId: process.ProcessID, AfterSeq: process.AfterSeq}

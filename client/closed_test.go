@@ -1,0 +1,157 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// closerFunc is an io.Closer.
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
+// hangs takes the first message, says that the process runs, and waits for the
+// stream to end.
+func hangs(stream serverStream) error {
+	if err := sends(nil, started(0))(stream); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
+func TestCallsFailAtOnceWhenTheirClientIsClosed(t *testing.T) {
+	for name, scripts := range map[string][]script{
+		"while it is connected":       {hangs},
+		"while it is reconnecting":    {sends(errCut, started(0))},
+		"before it was ever answered": {func(stream serverStream) error { <-stream.Context().Done(); return nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, plain := newFake(t, scripts...)
+				closed := 0
+				c := NewOwning(plain.channel.ClientConnInterface, closerFunc(func() error { closed++; return nil }))
+				ended := make(chan error)
+				go func() {
+					_, err := c.Run(t.Context(), RunOptions{Process: direct("x")})
+					ended <- err
+				}()
+				synctest.Wait()
+				before := time.Now()
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				if err := <-ended; !errors.Is(err, ErrClosed) {
+					t.Errorf("Run: %v", err)
+				}
+				if took := time.Since(before); took != 0 {
+					t.Errorf("it took %v", took)
+				}
+				if _, err := c.Describe(t.Context()); !errors.Is(err, ErrClosed) {
+					t.Errorf("Describe: %v", err)
+				}
+				if _, err := c.WithSandbox(Sandbox{}.Policy()).ReadFile(t.Context(), "/x"); !errors.Is(err, ErrClosed) {
+					t.Errorf("ReadFile: %v", err)
+				}
+				if err := c.Close(); err != nil || closed != 1 {
+					t.Errorf("closed %d times, %v", closed, err)
+				}
+			})
+		})
+	}
+}
+
+func TestAClientMadeByNewIsNotClosed(t *testing.T) {
+	_, c := newFake(t, sends(nil, started(0), events(exited(1, 0), closed(2))))
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Run(t.Context(), RunOptions{Process: direct("x")}); err != nil {
+		t.Error(err)
+	}
+}
+
+// goneAfter is a channel that is gone for good once it was told so.
+type goneAfter struct {
+	grpc.ClientConnInterface
+	gone chan struct{}
+}
+
+type launchEnded struct{}
+
+func (launchEnded) Error() string              { return "the command ended with code 1" }
+func (launchEnded) ConnectionGone() bool       { return true }
+func (launchEnded) GRPCStatus() *status.Status { return status.New(codes.Unavailable, "gone") }
+
+func (g goneAfter) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+	return launchEnded{}
+}
+
+func (g goneAfter) NewStream(ctx context.Context, d *grpc.StreamDesc, m string, o ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := g.ClientConnInterface.NewStream(ctx, d, m, o...)
+	return goneStream{stream, g.gone}, err
+}
+
+type goneStream struct {
+	grpc.ClientStream
+	gone chan struct{}
+}
+
+func (s goneStream) RecvMsg(m any) error {
+	if err := s.ClientStream.RecvMsg(m); err != nil {
+		return err
+	}
+	select {
+	case <-s.gone:
+		return launchEnded{}
+	default:
+		return nil
+	}
+}
+
+func TestAConnectionThatIsLostForGoodEndsEveryCallAndTellsWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, plain := newFake(t, hangs, func(stream serverStream) error {
+			if err := sends(nil, started(0))(stream); err != nil {
+				return err
+			}
+			return stream.Send(events(stdout(1, 0, "late")))
+		})
+		gone := make(chan struct{})
+		c := New(goneAfter{plain.channel.ClientConnInterface, gone})
+		ended := make(chan error)
+		go func() {
+			_, err := c.Run(t.Context(), RunOptions{Process: direct("x")})
+			ended <- err
+		}()
+		synctest.Wait()
+		close(gone)
+		for range 2 { // the one that learns it, and the one that was there before
+			if _, err := c.Run(t.Context(), RunOptions{Process: direct("y")}); !isGone(err) {
+				t.Errorf("Run: %v", err)
+			}
+		}
+		err := <-ended
+		var lost *LostError
+		if !isGone(err) || !errors.As(err, &lost) || !lost.Started {
+			t.Errorf("the run that was going on: %v", err)
+		}
+		if _, err := c.Processes().GetProcess(t.Context(), &execwirev1.GetProcessRequest{}); !isGone(FromRPC(err)) {
+			t.Errorf("GetProcess: %v", err)
+		}
+	})
+}
+
+func isGone(err error) bool {
+	var lost *ConnectionLostError
+	return errors.As(err, &lost) && errors.As(err, new(launchEnded))
+}
