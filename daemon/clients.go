@@ -45,14 +45,14 @@ type clients struct {
 	refusing atomic.Bool
 
 	mu       sync.Mutex
-	live     map[*client]struct{} // guarded by mu
-	stopping bool                 // guarded by mu
-	left     chan struct{}        // closed when it is stopping and none is live
-	hasLeft  func()               // closes left, once
+	live     map[*clientConn]struct{} // guarded by mu
+	stopping bool                     // guarded by mu
+	left     chan struct{}            // closed when it is stopping and none is live
+	hasLeft  func()                   // closes left, once
 }
 
-// client is one connection.
-type client struct {
+// clientConn is one connection.
+type clientConn struct {
 	cancel   context.CancelCauseFunc
 	attached int // guarded by clients.mu; feeds that have not ended
 }
@@ -72,7 +72,7 @@ func newClients(config clientsConfig) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &clients{clientsConfig: config, gateway: translator, live: make(map[*client]struct{}), left: make(chan struct{})}
+	c := &clients{clientsConfig: config, gateway: translator, live: make(map[*clientConn]struct{}), left: make(chan struct{})}
 	c.hasLeft = sync.OnceFunc(func() { close(c.left) })
 	c.handler = gateway.NewHandler(gateway.HTTPConfig{
 		Websocket: wsconn.Options{
@@ -156,7 +156,7 @@ func (o *doors) serveStdio(c *clients, serving *sync.WaitGroup) (left <-chan str
 func (c *clients) serveTransport(ctx context.Context, info clientAuthInfo, transport jsonrpc.Transport) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	one := &client{cancel: cancel}
+	one := &clientConn{cancel: cancel}
 	c.enter(one)
 	defer c.leave(one)
 	defer c.recovered(transport.Peer())
@@ -171,7 +171,7 @@ func (c *clients) recovered(peer string) {
 	}
 }
 
-func (c *clients) enter(one *client) {
+func (c *clients) enter(one *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live[one] = struct{}{}
@@ -179,7 +179,7 @@ func (c *clients) enter(one *client) {
 	c.tellChange()
 }
 
-func (c *clients) leave(one *client) {
+func (c *clients) leave(one *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.live, one)
@@ -196,7 +196,7 @@ func (c *clients) tellChange() {
 }
 
 // change says that a feed of a client has begun, or ended.
-func (c *clients) change(one *client, feeds int) {
+func (c *clients) change(one *clientConn, feeds int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one.attached += feeds
@@ -205,7 +205,7 @@ func (c *clients) change(one *client, feeds int) {
 
 // dismiss ends the connection of a client that has nothing more to be told, when
 // all are to end. mu is held.
-func (c *clients) dismiss(one *client) {
+func (c *clients) dismiss(one *clientConn) {
 	if c.stopping && one.attached == 0 {
 		one.cancel(errStopping)
 	}

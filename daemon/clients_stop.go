@@ -81,7 +81,7 @@ func (c *clients) cutOff(cause error) (cut int) {
 type tracked struct {
 	grpc.ClientConnInterface
 	clients *clients
-	client  *client
+	client  *clientConn
 }
 
 // NewStream implements grpc.ClientConnInterface.

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	sdk "github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/sandbox"
@@ -56,9 +56,9 @@ func requiredSandbox(cfg config.Config) (*execwirev1.SandboxPolicy, error) {
 	case config.SandboxOff:
 		return nil, nil
 	case config.SandboxReadOnly:
-		return sdk.Sandbox{Network: cfg.HasSandboxNetwork()}.Policy(), nil
+		return client.Sandbox{Network: cfg.HasSandboxNetwork()}.Policy(), nil
 	case config.SandboxWorkspaceWrite:
-		return sdk.Sandbox{Writable: cfg.SandboxWritableRoots, Temporary: true, Network: cfg.HasSandboxNetwork()}.Policy(), nil
+		return client.Sandbox{Writable: cfg.SandboxWritableRoots, Temporary: true, Network: cfg.HasSandboxNetwork()}.Policy(), nil
 	}
 	text, err := secretfile.Public(cfg.RequiredSandbox)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 // proxy is the wire between a client and a server, for tests to damage.
@@ -189,6 +190,41 @@ func (p *proxy) cutCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cuts
+}
+
+// cutting cuts every connection every so often, until the returned function is
+// called, which returns how many those were.
+func (p *proxy) cutting(interval time.Duration) (stop func() int) { return cutting(interval, p) }
+
+// cutting cuts what is on wires, one after the other, every so often, until the
+// returned function is called, which returns how many connections that were.
+func cutting(interval time.Duration, wires ...*proxy) (stop func() int) {
+	count := func() (cuts int) {
+		for _, wire := range wires {
+			cuts += wire.cutCount()
+		}
+		return cuts
+	}
+	ended, over := make(chan struct{}), make(chan struct{})
+	before := count()
+	go func() {
+		defer close(over)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for next := 0; ; next++ {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				wires[next%len(wires)].cut()
+			}
+		}
+	}()
+	return func() int {
+		close(ended)
+		<-over
+		return count() - before
+	}
 }
 
 func (p *proxy) close() {

@@ -86,26 +86,7 @@ func (f *fleet) awaitExecutor(t testing.TB) {
 // cutting cuts both wires, one after the other, every so often, until the returned
 // function is called, which returns how many connections that were.
 func (f *fleet) cutting(interval time.Duration) (stop func() int) {
-	ended, over := make(chan struct{}), make(chan struct{})
-	before := f.near.cutCount() + f.far.cutCount()
-	go func() {
-		defer close(over)
-		ticker := time.NewTicker(interval / 2)
-		defer ticker.Stop()
-		for wires := []*proxy{f.near, f.far}; ; slices.Reverse(wires) {
-			select {
-			case <-ended:
-				return
-			case <-ticker.C:
-				wires[0].cut()
-			}
-		}
-	}()
-	return func() int {
-		close(ended)
-		<-over
-		return f.near.cutCount() + f.far.cutCount() - before
-	}
+	return cutting(interval/2, f.near, f.far)
 }
 
 // What the document about the relay tells to type does what it says.

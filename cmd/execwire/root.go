@@ -130,7 +130,7 @@ also when the connection is.`,
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
 		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
-		newSessionsCommand(std), newExecutorsCommand(std), newGatewayCommand(std), newDoctorCommand(std), newVersionCommand())
+		newSessionsCommand(std), newExecutorsCommand(std), newGatewayCommand(std), newForwardCommand(std), newDoctorCommand(std), newVersionCommand())
 	return root
 }
 

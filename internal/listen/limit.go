@@ -107,3 +107,12 @@ func (c *limitedConn) Close() error {
 	c.limiter.mu.Unlock()
 	return c.Conn.Close()
 }
+
+// CloseWrite tells the other end that nothing more comes, if connections of this
+// kind can, and does nothing otherwise.
+func (c *limitedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

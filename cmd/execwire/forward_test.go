@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// startForward runs a forward whose stdin stays open until the returned function
+// is called.
+func startForward(t *testing.T, arguments ...string) (url string, s *server, closeStdin func()) {
+	t.Helper()
+	c := command(t, append([]string{"forward"}, arguments...)...)
+	var errOut bytes.Buffer
+	c.Stderr = &errOut
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s = &server{command: c, stdout: bufio.NewReader(out)}
+	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
+	line, err := s.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("the forward does not listen: %v: %s", err, &errOut)
+	}
+	return strings.TrimSpace(line), s, func() { _ = in.Close() }
+}
+
+// expectHello runs something through a forward.
+func expectHello(t *testing.T, url string, arguments ...string) {
+	t.Helper()
+	got := runCommand(t, command(t, append(append([]string{"run", "--server", url}, arguments...), "--", "sh", "-c", "echo hello; exit 3")...))
+	if got.code != 3 || got.out != "hello\n" {
+		t.Errorf("through %s: %+v", url, got)
+	}
+}
+
+func TestAForwardLeadsToItsServer(t *testing.T) {
+	core := startServer(t, "unix://"+filepath.Join(t.TempDir(), "s"), "grpc://127.0.0.1:0")
+	socket := filepath.Join(t.TempDir(), "s")
+	viaUnix, byUnix, closeStdin := startForward(t, "--server", core.urls[1], "--listen", "unix://"+socket, "--until-stdin-closes")
+	viaTCP, _, closeOther := startForward(t, "--server", core.urls[0], "--listen", "grpc://127.0.0.1:0")
+	if viaUnix != "unix://"+socket || !strings.HasPrefix(viaTCP, "grpc://127.0.0.1:") || strings.HasSuffix(viaTCP, ":0") {
+		t.Errorf("they listen on %s and %s", viaUnix, viaTCP)
+	}
+	expectHello(t, viaUnix)
+	expectHello(t, viaTCP)
+	closeOther() // which it takes no notice of
+	closeStdin()
+	byUnix.stop(t)
+	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+	expectHello(t, viaTCP)
+}
+
+// What is on stdin has no meaning, and neither has a stdin that is a file already
+// at its end when something else is wrong.
+func TestAForwardReadsItsStdinAway(t *testing.T) {
+	core := startServer(t, "grpc://127.0.0.1:0")
+	c := command(t, "forward", "--server", core.urls[0], "--listen", "grpc://127.0.0.1:0", "--until-stdin-closes")
+	c.Stdin = strings.NewReader(strings.Repeat("x", 1<<20))
+	if got := runCommand(t, c); got.code != 0 || strings.Contains(got.errOut, "execwire:") {
+		t.Errorf("at the end of stdin: %+v", got)
+	}
+}
+
+// The token of a client passes, and the certificate of the server is looked at by
+// the forward.
+func TestAForwardToALockedServer(t *testing.T) {
+	s := newLockedServer(t, os.Getuid())
+	url, _, _ := startForward(t, "--server", s.tls, "--tls-ca", s.ca, "--listen", "grpc://127.0.0.1:0")
+	expectHello(t, url, "--token-file", s.good)
+	if got := runCommand(t, command(t, "run", "--server", url, "--token-file", s.wrong, "--", "true")); got.code != codeFailed || !strings.Contains(got.errOut, "--token-file") {
+		t.Errorf("a wrong token: %+v", got)
+	}
+}
+
+func TestAForwardsCommandLine(t *testing.T) {
+	nowhere := "unix://" + filepath.Join(t.TempDir(), "nobody")
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(goodToken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	core := startServer(t, "grpc://127.0.0.1:0", "ws://127.0.0.1:0")
+	here := "unix://" + filepath.Join(t.TempDir(), "s")
+	for name, tc := range map[string]struct {
+		arguments []string
+		code      int
+		says      []string
+	}{
+		"no server":      {[]string{"--listen", here}, codeUsage, []string{"--server", "--executor"}},
+		"no listener":    {[]string{"--server", core.urls[0]}, codeUsage, []string{"--listen"}},
+		"hub alone":      {[]string{"--hub", "http://127.0.0.1:1", "--listen", here}, codeUsage, []string{"--executor"}},
+		"nobody there":   {[]string{"--server", nowhere, "--listen", here}, codeFailed, []string{"cannot reach " + nowhere, "execwire serve --listen " + nowhere}},
+		"not gRPC":       {[]string{"--server", "grpc" + strings.TrimPrefix(core.urls[1], "ws"), "--listen", here}, codeFailed, []string{"does not speak gRPC"}},
+		"JSON-RPC":       {[]string{"--server", core.urls[1], "--listen", here}, codeFailed, []string{"JSON-RPC", "execwire gateway"}},
+		"no hub":         {[]string{"--hub", "http://127.0.0.1:1", "--executor", "a", "--listen", here}, codeFailed, []string{"refused", "execwire-hub"}},
+		"a token":        {[]string{"--server", core.urls[0], "--token-file", token, "--listen", here}, codeFailed, []string{"have them show it"}},
+		"no such token":  {[]string{"--hub", "http://127.0.0.1:1", "--executor", "a", "--token-file", "/nonexistent", "--listen", here}, codeFailed, []string{"/nonexistent"}},
+		"in the open":    {[]string{"--server", core.urls[0], "--listen", "grpc://192.0.2.1:1"}, codeFailed, []string{"not a loopback address"}},
+		"other door":     {[]string{"--server", core.urls[0], "--listen", "ws://127.0.0.1:0"}, codeFailed, []string{"unix:///PATH"}},
+		"unexpected":     {[]string{"x"}, codeUsage, []string{`"x"`}},
+		"bad log format": {[]string{"--server", core.urls[0], "--listen", here, "--log-format", "xml"}, codeUsage, []string{"text or json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := runCommand(t, command(t, append([]string{"forward"}, tc.arguments...)...))
+			if got.code != tc.code || got.out != "" {
+				t.Errorf("%+v, want code %d", got, tc.code)
+			}
+			for _, piece := range tc.says {
+				if !strings.Contains(got.errOut, piece) {
+					t.Errorf("stderr %q does not say %q", got.errOut, piece)
+				}
+			}
+		})
+	}
+}
+
+// A forward that waits for its server ends when it is told to.
+func TestAForwardEndsWhileItConnects(t *testing.T) {
+	silent := silentServer(t)
+	c := command(t, "forward", "--server", silent, "--listen", "grpc://127.0.0.1:0", "--until-stdin-closes")
+	c.Stdin = strings.NewReader("")
+	if got := runCommand(t, c); got.code != 0 || got.out != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// silentServer accepts a connection and says nothing.
+func silentServer(t *testing.T) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return "grpc://" + l.Addr().String()
+}

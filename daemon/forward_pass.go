@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// forwardBuffer is how many bytes are passed at a time, each way.
+	forwardBuffer = 64 << 10
+	// forwardLinger is how long either end has to take what is left for it, and to
+	// close, when the other one is gone.
+	forwardLinger = 5 * time.Second
+)
+
+// pass connects a client with the server until one of them leaves or ctx ends.
+func (f *Forward) pass(ctx context.Context, near net.Conn) {
+	defer func() { _ = near.Close() }() // whoever is at the other end has left or is cut off
+	far, err := f.server.Connect(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			f.opts.Logger.Warn("a client could not be connected", "error", err)
+		}
+		return
+	}
+	defer func() { _ = far.Close() }() // likewise
+	stop := context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })
+	defer stop()
+	var down sync.WaitGroup
+	down.Go(func() {
+		_, err := copyBytes(near, far)
+		f.opts.Logger.Debug("a connection to the server has ended", "error", err)
+		_ = near.SetReadDeadline(time.Now().Add(forwardLinger)) // fails on one that is closed
+		if half, ok := near.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // likewise
+		}
+	})
+	if lost, _ := copyBytes(far, near); lost {
+		// What the client says now nobody hears. It is read all the same: closing
+		// before it was would take back what the client has not read yet.
+		_ = far.SetReadDeadline(time.Now().Add(forwardLinger)) // fails on one that is closed
+		_, _ = copyBytes(nowhere{near}, near)
+	}
+	_ = far.Close() // the client has left
+	down.Wait()
+}
+
+// copyBytes passes what comes from one connection to the other, until the end of
+// file, for which the error is nil, or until one of them fails. It tells whether that is
+// the one that was written to.
+func copyBytes(to, from net.Conn) (writing bool, err error) {
+	buf := make([]byte, forwardBuffer)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return true, err
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// nowhere is a connection that takes what is written to it for nobody.
+type nowhere struct{ net.Conn }
+
+// Write implements net.Conn.
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,248 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/listen"
+)
+
+// forwarding is a forward and the server behind it, which is whatever a test says.
+type forwarding struct {
+	t      *testing.T
+	ctx    context.Context
+	server net.Listener
+	url    string // where clients come
+	log    *buffer
+	stop   context.CancelCauseFunc
+	served chan error
+}
+
+// forward serves at listen.
+func forward(t *testing.T, at string, change func(*config.Config)) *forwarding {
+	t.Helper()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := client.NewTransport("grpc://" + server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	cfg.Listen = []string{at}
+	change(&cfg)
+	log := &buffer{}
+	listening := make(chan string, 1)
+	f, err := daemon.NewForward(cfg, transport, daemon.ForwardOptions{
+		Logger: slog.New(slog.NewTextHandler(log, nil)), OnListen: func(url string) { listening <- url },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patient, cancel := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
+	ctx, stop := context.WithCancelCause(patient)
+	ended := make(chan error, 1)
+	go func() { ended <- f.Serve(ctx) }()
+	o := &forwarding{t: t, ctx: ctx, server: server, log: log, stop: stop, served: ended}
+	t.Cleanup(func() {
+		stop(errors.New("the test is over"))
+		if err := <-ended; err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+		cancel()
+		_ = server.Close()
+	})
+	select {
+	case o.url = <-listening:
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("Serve = %v", err)
+	}
+	return o
+}
+
+// connect returns the two ends of a connection: that of a client and that of the
+// server.
+func (o *forwarding) connect() (near, far net.Conn) {
+	o.t.Helper()
+	near = o.dial()
+	far, err := o.server.Accept()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.closing(far)
+	return near, far
+}
+
+func (o *forwarding) dial() net.Conn {
+	o.t.Helper()
+	network, address := "tcp", strings.TrimPrefix(o.url, "grpc://")
+	if path, ok := strings.CutPrefix(o.url, "unix://"); ok {
+		network, address = "unix", path
+	}
+	conn, err := net.Dial(network, address)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.closing(conn)
+	return conn
+}
+
+// closing closes a connection with the test, or if the test hangs.
+func (o *forwarding) closing(conn net.Conn) {
+	hung := context.AfterFunc(o.ctx, func() { _ = conn.Close() })
+	o.t.Cleanup(func() { hung(); _ = conn.Close() })
+}
+
+// expect checks that bytes pass.
+func (o *forwarding) expect(from, to net.Conn, text string) {
+	o.t.Helper()
+	if _, err := io.WriteString(from, text); err != nil {
+		o.t.Fatal(err)
+	}
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(to, got); err != nil || string(got) != text {
+		o.t.Fatalf("%q has become %q, %v", text, got, err)
+	}
+}
+
+func atSocket(t *testing.T) string { return "unix://" + filepath.Join(t.TempDir(), "s") }
+
+// A connection that is lost is that of one client; the others go on.
+func TestALostConnectionEndsThatOfItsClient(t *testing.T) {
+	for name, at := range map[string]string{"tcp": "grpc://127.0.0.1:0", "unix": atSocket(t)} {
+		t.Run(name, func(t *testing.T) {
+			o := forward(t, at, unchanged)
+			near, far := o.connect()
+			otherNear, otherFar := o.connect()
+			for _, text := range []string{"a", strings.Repeat("b", 300_000)} {
+				o.expect(near, far, text)
+				o.expect(far, near, text)
+			}
+			_ = far.(*net.TCPConn).SetLinger(0) // a reset
+			_ = far.Close()
+			if n, err := near.Read(make([]byte, 1)); n != 0 || err == nil {
+				t.Errorf("the client reads %d bytes, %v", n, err)
+			}
+			o.expect(otherNear, otherFar, "still there")
+			o.expect(otherFar, otherNear, "and back")
+			again, far := o.connect()
+			o.expect(again, far, "again")
+		})
+	}
+}
+
+// What a server says last arrives, though the client speaks at the same time.
+func TestTheLastWordsOfAServerArrive(t *testing.T) {
+	o := forward(t, "grpc://127.0.0.1:0", unchanged)
+	near, far := o.connect()
+	words := strings.Repeat("last words ", 10_000)
+	if _, err := io.WriteString(far, words); err != nil {
+		t.Fatal(err)
+	}
+	if err := far.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(near, "too late"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(near); err != nil || string(got) != words {
+		t.Errorf("%d bytes of %d came, %v", len(got), len(words), err)
+	}
+}
+
+// The server hears that a client has left, and the client that the forward has.
+func TestAClientThatLeaves(t *testing.T) {
+	o := forward(t, atSocket(t), unchanged)
+	near, far := o.connect()
+	o.expect(near, far, "hello")
+	_ = near.Close()
+	if got, err := io.ReadAll(far); err != nil || len(got) > 0 {
+		t.Errorf("the server reads %q, %v", got, err)
+	}
+	near, far = o.connect()
+	o.expect(near, far, "hello")
+	o.stop(errors.New("SIGTERM"))
+	for _, conn := range []net.Conn{near, far} {
+		if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
+			t.Errorf("a connection of a forward that ended reads %d bytes, %v", n, err)
+		}
+	}
+	if err := <-o.served; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+	o.served <- nil
+	if _, err := os.Lstat(strings.TrimPrefix(o.url, "unix://")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+func TestAForwardsSocketIsPrivate(t *testing.T) {
+	o := forward(t, atSocket(t), unchanged)
+	info, err := os.Lstat(strings.TrimPrefix(o.url, "unix://"))
+	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("the socket is %v, %v", info.Mode(), err)
+	}
+}
+
+// A client that finds no server is let go, and the log says why.
+func TestAForwardWithoutItsServer(t *testing.T) {
+	o := forward(t, atSocket(t), unchanged)
+	_ = o.server.Close()
+	if got, err := io.ReadAll(o.dial()); len(got) > 0 {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if said := o.log.String(); !strings.Contains(said, "could not be connected") || !strings.Contains(said, "refused") {
+		t.Errorf("the log says %s", said)
+	}
+}
+
+// A client beyond connections_per_listener is closed at once; the others stay.
+func TestAForwardHasAsManyClientsAsItMay(t *testing.T) {
+	o := forward(t, atSocket(t), func(cfg *config.Config) { cfg.Connections = 1 })
+	near, far := o.connect()
+	o.expect(near, far, "hello")
+	if got, err := io.ReadAll(o.dial()); len(got) > 0 {
+		t.Errorf("one too many reads %q, %v", got, err)
+	}
+	for !strings.Contains(o.log.String(), "connections_per_listener") { // it is told of after the fact
+		if o.ctx.Err() != nil {
+			t.Fatalf("the log says %s", o.log)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	o.expect(far, near, "still there")
+}
+
+func TestWhereAForwardMayListen(t *testing.T) {
+	transport, err := client.NewTransport("unix:///nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{"grpcs://127.0.0.1:0", "ws://127.0.0.1:0", "stdio", "off"} {
+		cfg := config.Default()
+		cfg.Listen = []string{url}
+		_, err := daemon.NewForward(cfg, transport, daemon.ForwardOptions{})
+		if wrong := new(config.Error); !errors.As(err, &wrong) || wrong.Setting != "listen" || !strings.Contains(err.Error(), "unix:///PATH") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	cfg := config.Default()
+	cfg.Listen = []string{"grpc://192.0.2.1:0"}
+	if _, err := daemon.NewForward(cfg, transport, daemon.ForwardOptions{}); !errors.As(err, new(*listen.Error)) {
+		t.Errorf("beyond loopback: %v", err)
+	}
+}
