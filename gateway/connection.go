@@ -36,6 +36,7 @@ type connection struct {
 	conn    jsonrpc.Transport
 	log     *slog.Logger
 
+	upstream     grpc.ClientConnInterface
 	processes    execwirev1.ProcessServiceClient
 	sessions     execwirev1.SessionServiceClient
 	environments execwirev1.EnvironmentServiceClient
@@ -58,6 +59,7 @@ type connection struct {
 	files   fileOrder
 	handles fileHandles
 	watches watches
+	streams coreStreams
 	bulk    bulk // for files and directories
 	reads   bulk // for output
 	pings   pinger
@@ -72,6 +74,7 @@ type connection struct {
 	session     *session
 	environment *environmentInfo
 	subscribed  []string      // notifications that the client asked for
+	asksCore    bool          // the client asks in the words of the core
 	isLive      bool          // initialized has come
 	live        chan struct{} // closed then
 
@@ -96,6 +99,7 @@ var errServed = errors.New("the connection has ended")
 func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInterface, conn jsonrpc.Transport) *connection {
 	c := &connection{
 		gateway: g, conn: conn, log: g.log.With(slog.String("peer", conn.Peer())),
+		upstream:     upstream,
 		processes:    execwirev1.NewProcessServiceClient(upstream),
 		sessions:     execwirev1.NewSessionServiceClient(upstream),
 		environments: execwirev1.NewEnvironmentServiceClient(upstream),

@@ -26,6 +26,7 @@ const (
 	groupFiles       = "filesystem"
 	groupEnvironment = "environment info"
 	groupHTTP        = "http"
+	groupCore        = "core"
 )
 
 type decoding func(params []byte, seen *seenSandboxes) (call, *jsonrpc.Error)
@@ -75,6 +76,12 @@ var methods = map[string]method{
 	"fs/watchMissing": {group: groupFiles, decode: decoder[fsWatchMissingParams]()},
 
 	"http/request": {group: groupHTTP, decode: decoder[httpRequestParams]()},
+
+	"core/call":    {group: groupCore, decode: decoder[coreCallParams]()},
+	"core/stream":  {group: groupCore, decode: decoder[coreStreamParams]()},
+	"core/receive": {group: groupCore, decode: decoder[coreReceiveParams]()},
+	"core/send":    {group: groupCore, decode: decoder[coreSendParams]()},
+	"core/cancel":  {group: groupCore, control: true, decode: decoder[coreCancelParams]()},
 }
 
 // call is a request whose parameters were decoded.
@@ -272,7 +279,7 @@ func (r *request) answer(result any, failed *jsonrpc.Error) {
 func (r *request) appendAnswer(dst []byte, result any, failed *jsonrpc.Error) []byte {
 	switch own, ok := result.(appendable); {
 	case failed != nil:
-		return jsonrpc.AppendError(dst, r.id, failed)
+		return jsonrpc.AppendError(dst, r.id, r.inFull(failed))
 	case ok:
 		dst = own.appendTo(r.appendHead(dst))
 		return append(dst, '}')

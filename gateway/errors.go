@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -104,7 +105,34 @@ func dataOf(err error) any {
 	if isInSandbox(data["field"]) {
 		data["field"] = "sandbox" // whose shape was another
 	}
-	return data
+	return coreData{members: data, failed: err}
+}
+
+// coreData is the data of an error of the core. It is written as its members, which
+// are the reason and what the core said with it.
+type coreData struct {
+	members map[string]string
+	failed  error
+}
+
+// MarshalJSON implements json.Marshaler.
+func (d coreData) MarshalJSON() ([]byte, error) { return json.Marshal(d.members) }
+
+// inFull is the error with the status as the core has it, for a client that asks in
+// the words of the core.
+func (c *connection) inFull(failed *jsonrpc.Error) *jsonrpc.Error {
+	data, ok := failed.Data.(coreData)
+	if !ok || !c.asksCore {
+		return failed
+	}
+	members := make(map[string]any, len(data.members)+1)
+	for name, value := range data.members {
+		members[name] = value
+	}
+	members["status"] = coreMessage{status.Convert(data.failed).Proto()}
+	full := *failed
+	full.Data = members
+	return &full
 }
 
 // processFailure is failureOf for calls that name a process by a client's id.

@@ -12,6 +12,9 @@ type initializeParams struct {
 	ResumeSessionID *string `param:"resumeSessionId,optional"`
 	// Notifications are those that clients get only if they ask for them.
 	Notifications *[]string `param:"notifications,named"`
+	// CoreRequests is whether the client asks in the words of the core, and is told
+	// its errors in them.
+	CoreRequests *bool `param:"coreRequests,named"`
 }
 
 // initializeResult is what initialize answers: the members of every version of
@@ -23,6 +26,8 @@ type initializeResult struct {
 	// Notifications are those of what the client asked for that will be sent,
 	// absent for a client that did not ask.
 	Notifications *[]string `json:"notifications,omitempty"`
+	// CoreRequests is that of the parameters.
+	CoreRequests bool `json:"coreRequests,omitempty"`
 }
 
 // protocolVersion is for clients of the older dialect, which look for it.
@@ -41,9 +46,10 @@ func (c *connection) initialize(m jsonrpc.Message) []byte {
 	if err := c.open(traced(c.ctx, traceOf(m)), params.ResumeSessionID); err != nil {
 		return appendRefusal(nil, m.ID, err)
 	}
+	c.asksCore = isSet(params.CoreRequests)
 	return jsonrpc.AppendResult(nil, m.ID, initializeResult{
 		SessionID: c.session.id, ProtocolVersion: protocolVersion, EnvironmentInfo: c.environment,
-		Notifications: c.subscribe(params.Notifications)})
+		Notifications: c.subscribe(params.Notifications), CoreRequests: c.asksCore})
 }
 
 // open attaches the session that the client asked for, and begins to feed it.

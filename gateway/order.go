@@ -83,6 +83,12 @@ func (c *connection) enter(r *request) {
 	if named, ok := r.call.(watchCall); ok {
 		c.watches.order.enter(&r.turn, []string{string(named.watchID())}, true)
 	}
+	if named, ok := r.call.(streamCall); ok {
+		c.streams.order.enter(&r.turn, []string{named.streamID()}, true)
+	}
+	if named, ok := r.call.(*coreStreamParams); ok && named.Method == coreFetch {
+		c.httpPlaces.enter(&named.http)
+	}
 	switch named := r.call.(type) {
 	case processCall:
 		c.enterProcess(r, named)

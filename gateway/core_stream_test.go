@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// coreReceived is the answer to core/receive.
+type coreReceived struct {
+	Responses []json.RawMessage
+	Ended     bool
+}
+
+func (cl *client) openStream(id, method, request string) {
+	cl.t.Helper()
+	cl.must("core/stream", map[string]any{"streamId": id, "method": method, "request": json.RawMessage(request)})
+}
+
+func (cl *client) receiveStream(id string) (got coreReceived) {
+	cl.t.Helper()
+	cl.decode(cl.must("core/receive", map[string]any{"streamId": id}), &got)
+	return got
+}
+
+// receiveWhole takes a stream to its end.
+func (cl *client) receiveWhole(id string) (all []json.RawMessage) {
+	cl.t.Helper()
+	for {
+		got := cl.receiveStream(id)
+		all = append(all, got.Responses...)
+		if got.Ended {
+			return all
+		}
+	}
+}
+
+func TestStreamsOfTheCore(t *testing.T) {
+	cl := asksCore(newCore(t))
+	path := filepath.Join(t.TempDir(), "file")
+	content := bytes.Repeat([]byte("0123456789abcdef"), 100_000)
+	cl.openStream("up", "FileSystemService/UploadFile", fmt.Sprintf(`{"head":{"path":%q,"mode":"UPLOAD_MODE_REPLACE","permissions":384}}`, path))
+	for piece := range slices.Chunk(content, 300_000) {
+		cl.ask("core/send", map[string]any{"streamId": "up", "data": piece}) // the order is kept
+	}
+	cl.must("core/send", map[string]any{"streamId": "up", "message": map[string]any{"end": map[string]any{}}})
+	uploaded := cl.receiveStream("up")
+	digest := sha256.Sum256(content)
+	if !uploaded.Ended || len(uploaded.Responses) != 1 ||
+		!bytes.Equal(fromJSON(t, uploaded.Responses[0], &execwirev1.UploadFileResponse{}).GetSha256(), digest[:]) {
+		t.Fatalf("the upload is answered with %+v", uploaded)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+
+	cl.openStream("down", "FileSystemService/DownloadFile", fmt.Sprintf(`{"path":%q,"offset":"5","wantSha256":true}`, path))
+	messages := cl.receiveWhole("down")
+	var got []byte
+	for _, raw := range messages {
+		got = append(got, fromJSON(t, raw, &execwirev1.DownloadFileResponse{}).GetData()...)
+	}
+	if !bytes.Equal(got, content[5:]) || fromJSON(t, messages[0], &execwirev1.DownloadFileResponse{}).GetHead() == nil ||
+		fromJSON(t, messages[len(messages)-1], &execwirev1.DownloadFileResponse{}).GetEnd() == nil {
+		t.Errorf("%d bytes in %d messages were downloaded", len(got), len(messages))
+	}
+	cl.refused("core/receive", map[string]any{"streamId": "down"}, -32004, "unknown stream")
+}
+
+// TestAStreamOfTheCoreFails is told when it is received.
+func TestAStreamOfTheCoreFails(t *testing.T) {
+	cl := asksCore(newCore(t))
+	missing := filepath.Join(t.TempDir(), "none")
+	cl.openStream("walk", "FileSystemService/WalkDirectory", fmt.Sprintf(`{"path":%q}`, missing))
+	cl.refused("core/receive", map[string]any{"streamId": "walk"}, -32004, "No such file or directory")
+	cl.openStream("up", "FileSystemService/UploadFile", fmt.Sprintf(`{"head":{"path":%q,"mode":"UPLOAD_MODE_REPLACE"}}`, missing+"/below"))
+	cl.refused("core/receive", map[string]any{"streamId": "up"}, -32004, "No such file or directory")
+	cl.openStream("cut", "FileSystemService/UploadFile", fmt.Sprintf(`{"head":{"path":%q,"mode":"UPLOAD_MODE_REPLACE"}}`, missing))
+	if refusal := cl.refused("core/receive", map[string]any{"streamId": "cut"}, -32603, ""); refusal.Data["reason"] != "UNEXPECTED_MESSAGE" {
+		t.Errorf("an upload without an end is %v", refusal)
+	}
+	if _, err := os.Lstat(missing); err == nil {
+		t.Error("it left something")
+	}
+}
+
+// TestAStreamOfTheCoreIsCancelled has one that waits be ended by its client.
+func TestAStreamOfTheCoreIsCancelled(t *testing.T) {
+	cl := asksCore(newCore(t))
+	cl.openStream("w", "FileSystemService/WatchDirectory", fmt.Sprintf(`{"path":%q}`, t.TempDir()))
+	if got := cl.receiveStream("w"); len(got.Responses) != 1 || fromJSON(t, got.Responses[0], &execwirev1.WatchDirectoryResponse{}).GetStarted() == nil {
+		t.Fatalf("a watch begins with %+v", got)
+	}
+	cl.refused("core/stream", map[string]any{"streamId": "w", "method": "HttpService/Fetch"}, -32600, "already exists")
+	waiting := cl.ask("core/receive", map[string]any{"streamId": "w"})
+	cl.must("core/cancel", map[string]any{"streamId": "w"})
+	// The end may overtake who waits.
+	if f := cl.reply(waiting); f.Error == nil || f.Error.Data["reason"] != "CALL_CANCELLED" && f.Error.Data["reason"] != "STREAM_NOT_FOUND" {
+		t.Errorf("who waited is told %s", f.raw)
+	}
+	for i := range maxStreams {
+		cl.openStream(fmt.Sprint(i), "FileSystemService/WatchDirectory", fmt.Sprintf(`{"path":%q}`, os.TempDir()))
+	}
+	cl.refused("core/stream", map[string]any{"streamId": "w", "method": "HttpService/Fetch"}, -32005, "at most 128 streams")
+}
+
+// TestAStreamThatWaitsIsAnsweredWhenItsClientLeaves has nothing happen that is
+// waited for.
+func TestAStreamThatWaitsIsAnsweredWhenItsClientLeaves(t *testing.T) {
+	cl := asksCore(newCore(t), func(p *pipe, _ *Config) { p.halves = true })
+	cl.openStream("w", "FileSystemService/WatchDirectory", fmt.Sprintf(`{"path":%q}`, t.TempDir()))
+	cl.receiveStream("w")
+	waiting := cl.ask("core/receive", map[string]any{"streamId": "w"})
+	cl.must("environment/status", nil)
+	close(cl.pipe.finished)
+	if f := cl.reply(waiting); f.Error == nil {
+		t.Errorf("it is answered with %s", f.raw)
+	}
+	if err := cl.ended(); err != nil {
+		t.Errorf("Serve returned %v", err)
+	}
+}
+
+func TestRequestsOverHTTPAsStreams(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }))
+	defer s.Close()
+	cl := asksCore(newCore(t), func(_ *pipe, config *Config) { config.HTTPRequests = 1 })
+	for range 3 { // each gives its place back
+		cl.openStream("h", "HttpService/Fetch", fmt.Sprintf(`{"method":"GET","url":%q}`, s.URL))
+		cl.refused("core/stream", map[string]any{"streamId": "more", "method": "HttpService/Fetch"}, -32005, "http_requests_per_connection")
+		messages := cl.receiveWhole("h")
+		if len(messages) != 2 || fromJSON(t, messages[0], &execwirev1.FetchResponse{}).GetHead().GetStatus() != 200 ||
+			string(fromJSON(t, messages[1], &execwirev1.FetchResponse{}).GetData()) != "hello" {
+			t.Errorf("the response is %s", messages)
+		}
+	}
+	cl.openStream("h", "HttpService/Fetch", fmt.Sprintf(`{"method":"GET","url":%q}`, s.URL))
+	cl.must("core/cancel", map[string]any{"streamId": "h"})
+	cl.openStream("h", "HttpService/Fetch", `{"method":"GET","url":"http://169.254.169.254/"}`)
+	if refusal := cl.refused("core/receive", map[string]any{"streamId": "h"}, -32600, ""); refusal.Data["reason"] != "HTTP_ADDRESS_REFUSED" {
+		t.Errorf("the refusal is %v", refusal)
+	}
+	off := asksCore(newCore(t), func(_ *pipe, config *Config) { config.NoHTTP = true })
+	off.refused("core/stream", map[string]any{"streamId": "h", "method": "HttpService/Fetch"}, -32601, "switched off")
+}
