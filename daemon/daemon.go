@@ -29,7 +29,8 @@ type Options struct {
 	// Logger gets the daemon's log. Nil discards.
 	Logger *slog.Logger
 	// Environ is what environment policies take from. Nil is the environment of
-	// this program.
+	// this program. What may be for the registry of a relay is taken out, if the
+	// configuration has one.
 	Environ []string
 	// AdoptOrphans makes the program the parent of processes' descendants whose
 	// own parents have ended, without which no kill can be verified. It is for
@@ -90,6 +91,9 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	}
 	if opts.Environ == nil {
 		opts.Environ = os.Environ()
+	}
+	if cfg.HasRemote() {
+		opts.Environ = withoutSecrets(opts.Environ)
 	}
 	doorkeeper, err := newDoorkeeper(cfg, opts.Logger)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/execwire/execwire/internal/config"
@@ -50,6 +52,15 @@ func (d *Daemon) openRemote() (*remote, error) {
 		Websocket: wsconn.Options{DeadAfter: time.Duration(d.cfg.KeepaliveTimeout)},
 		Logger:    d.opts.Logger,
 	}}, nil
+}
+
+// withoutSecrets is an environment without what is shown to a registry.
+func withoutSecrets(environ []string) []string {
+	secrets := executor.SecretVariables()
+	return slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains(secrets, name)
+	})
 }
 
 // remoteTLS is what is trusted where the registry and the rendezvous are.

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"syscall"
@@ -40,7 +39,7 @@ type connectFlags struct {
 // addConnectFlags adds the flags that every command has that talks to a
 // server.
 func addConnectFlags(command *cobra.Command, flags *connectFlags) {
-	addFlagWithVariable(command, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH")
+	addFlagWithVariable(command, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH, or local: for one inside this program")
 	addHubFlags(command, &flags.hubFlags)
 	addCredentialFlags(command, flags)
 	command.PreRunE = func(command *cobra.Command, _ []string) error { return flags.throughHub(command) }
@@ -76,26 +75,23 @@ func (f connectFlags) options() []client.Option {
 // if they name none. The returned function ends the connection, and the server
 // with its processes if it is ours. Give the error to [explainDial].
 func connect(ctx context.Context, flags connectFlags) (*client.Client, func(), error) {
-	if flags.server != "" {
-		c, err := client.Dial(ctx, flags.server, flags.options()...)
+	options := daemon.OpenOptions{Dial: flags.options()}
+	if flags.server == "" || flags.server == daemon.LocalURL {
+		cfg, err := daemon.LoadConfig("", os.Environ())
 		if err != nil {
 			return nil, nil, err
 		}
-		return c, func() { _ = c.Close() }, nil
+		options.Config = &cfg
+		options.Daemon = daemon.Options{
+			Version:      buildVersion(),
+			AdoptOrphans: true, // nothing else here starts processes
+		}
 	}
-	cfg, err := config.Load("", os.Environ())
+	c, err := daemon.Open(ctx, flags.server, options)
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg.Principals = "" // nobody else can reach it
-	d, err := daemon.New(cfg, daemon.Options{
-		Version: buildVersion(), Logger: slog.New(slog.DiscardHandler),
-		AdoptOrphans: true, // nothing else here starts processes
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("failed to start a server in this program: %w", err)
-	}
-	return client.New(d.Conn()), func() { _ = d.Close() }, nil
+	return c, func() { _ = c.Close() }, nil
 }
 
 // explainDial says why there is no server, and what to do.
@@ -121,7 +117,7 @@ func explainDial(err error) error {
 		return failed(errno.Error(), startHub)
 	}
 	hint := "start a server with: execwire serve"
-	if dial.URL != "grpc://127.0.0.1:7420" {
+	if dial.URL != daemon.DefaultListenURL {
 		hint += " --listen " + dial.URL
 	}
 	return failed(errno.Error(), hint)

@@ -18,7 +18,7 @@ import (
 )
 
 // defaultGatewayListen is where a gateway listens when it is not told where.
-const defaultGatewayListen = "ws://127.0.0.1:7421"
+const defaultGatewayListen = daemon.DefaultWebsocketListenURL
 
 type gatewayFlags struct {
 	connect             connectFlags

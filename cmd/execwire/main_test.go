@@ -149,6 +149,8 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"unknown flag":        {[]string{"run", "--bogus", "true"}, 2, []string{"--bogus", "execwire run --help"}},
 		"bad inherit":         {[]string{"run", "--env-inherit", "some", "true"}, 2, []string{"none, core or all"}},
 		"bad env":             {[]string{"run", "--env", "=x", "true"}, 2, []string{"NAME=VALUE"}},
+		"inside":              {[]string{"run", "--server", "local:", "--", "sh", "-c", "exit 42"}, 42, nil},
+		"detach inside":       {[]string{"run", "--server", "local:", "--detach", "true"}, 2, []string{"--server", "EXECWIRE_SERVER"}},
 		"detach to nowhere":   {[]string{"run", "--detach", "true"}, 2, []string{"--server", "EXECWIRE_SERVER"}},
 		"daemon left nowhere": {[]string{"run", "--leave-descendants", "true"}, 2, []string{"--server", "EXECWIRE_SERVER"}},
 		"detach with a grace": {[]string{"run", "--server", "unix:///nowhere", "--detach", "--grace", "1s", "true"}, 2, []string{"--grace"}},

@@ -16,12 +16,13 @@ import (
 	"golang.org/x/term"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 // defaultServer is where execwire serve listens when it is not told where, and
 // where commands look that are about processes of a server.
-const defaultServer = "grpc://127.0.0.1:7420"
+const defaultServer = daemon.DefaultListenURL
 
 // remoteHelp ends the help of every such command.
 const remoteHelp = "\n\nThe server is that of --server, or of --hub and --executor, else of " + serverVariable + ",\nelse " + defaultServer + "."

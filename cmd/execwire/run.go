@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/daemon"
 )
 
 type runFlags struct {
@@ -147,6 +148,9 @@ const heapGrowth = 400
 func run(command *cobra.Command, flags runFlags, arguments []string, std streams) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
+	}
+	if flags.server == daemon.LocalURL {
+		flags.server = "" // and what needs a server elsewhere is refused
 	}
 	process, err := buildProcess(flags, arguments, std)
 	if err != nil {

@@ -1,0 +1,115 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/internal/config"
+)
+
+// A URL in a configuration says where things are done, and nothing else changes.
+func TestAURLChoosesWhereThingsAreDone(t *testing.T) {
+	s := serve(t, "unix://"+filepath.Join(t.TempDir(), "s"), "grpc://127.0.0.1:0")
+	for _, url := range append([]string{"", daemon.LocalURL}, s.urls...) {
+		c, err := daemon.Open(s.ctx, url, daemon.OpenOptions{})
+		if err != nil {
+			t.Fatalf("%q: %v", url, err)
+		}
+		var environment client.Environment = c
+		out, err := environment.Output(s.ctx, client.Command{Argv: []string{"/bin/sh", "-c", "echo hello"}, Dir: "/"})
+		if string(out) != "hello\n" || err != nil {
+			t.Errorf("%q: %q, %v", url, out, err)
+		}
+		file := filepath.Join(t.TempDir(), "file")
+		if err := environment.WriteFile(s.ctx, file, []byte("text")); err != nil {
+			t.Errorf("%q: %v", url, err)
+		}
+		if text, err := environment.ReadFile(s.ctx, file); string(text) != "text" || err != nil {
+			t.Errorf("%q: %q, %v", url, text, err)
+		}
+		if err := environment.Close(); err != nil {
+			t.Errorf("%q: Close = %v", url, err)
+		}
+		if _, err := environment.ReadFile(s.ctx, file); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("%q: after Close a call returns %v", url, err)
+		}
+	}
+}
+
+// Closing the client of a server inside this program ends its processes.
+func TestClosingEndsTheServerInside(t *testing.T) {
+	c, err := daemon.Open(t.Context(), "", daemon.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
+	defer cancel()
+	said := make(chan string, 1)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Run(ctx, client.RunOptions{Process: command("/bin/sh", "-c", "echo $$; exec sleep 1000"), Stdout: writer(func(p []byte) {
+			said <- strings.TrimSpace(string(p))
+		})})
+		ended <- err
+	}()
+	pid := <-said
+	if err := c.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if err := <-ended; !errors.Is(err, client.ErrClosed) {
+		t.Errorf("what ran returned %v", err)
+	}
+	if matches, err := filepath.Glob("/proc/" + pid + "/root"); err != nil || len(matches) > 0 {
+		t.Errorf("process %s is still there", pid)
+	}
+}
+
+// writer is a function as an io.Writer.
+type writer func(p []byte)
+
+// Write implements io.Writer.
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
+// The settings of a server inside count, but for those of who may reach it.
+func TestSettingsOfTheServerInside(t *testing.T) {
+	cfg := daemon.DefaultConfig()
+	cfg.Principals, cfg.Listen, cfg.DirectExec = "/nonexistent/principals.toml", []string{"unix:///nonexistent/s"}, "off"
+	c, err := daemon.Open(t.Context(), daemon.LocalURL, daemon.OpenOptions{Config: &cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := c.Output(t.Context(), client.Command{Argv: []string{"true"}, Dir: "/"}); err == nil || !strings.Contains(err.Error(), "direct") {
+		t.Errorf("direct_exec=off: %v", err)
+	}
+	if cfg.Principals == "" {
+		t.Error("the configuration was changed")
+	}
+	cfg.Cgroup = "somewhere"
+	if _, err := daemon.Open(t.Context(), "", daemon.OpenOptions{Config: &cfg}); !errors.As(err, new(*config.Error)) {
+		t.Errorf("a bad setting: %v", err)
+	}
+}
+
+func TestServersThatCannotBeOpened(t *testing.T) {
+	for _, url := range []string{"http://x", "local:elsewhere", "local"} {
+		if _, err := daemon.Open(t.Context(), url, daemon.OpenOptions{}); !errors.As(err, new(*client.URLError)) {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+	nowhere := "unix://" + filepath.Join(t.TempDir(), "s")
+	if _, err := daemon.Open(t.Context(), nowhere, daemon.OpenOptions{}); !errors.As(err, new(*client.DialError)) {
+		t.Errorf("%q: %v", nowhere, err)
+	}
+	if _, err := daemon.Open(t.Context(), nowhere, daemon.OpenOptions{Dial: []client.Option{client.WithTokenFile("/nonexistent")}}); !errors.As(err, new(*client.CredentialError)) {
+		t.Errorf("a token that is not there: %v", err)
+	}
+}
