@@ -75,12 +75,25 @@ func (e *URLError) Error() string {
 
 // Dial connects to the server at rawURL: grpc://HOST:PORT, grpcs://HOST:PORT
 // with TLS, unix:///PATH, or relay+wss://HOST/executor/ID?role=harness, which is
-// the executor ID of a relay; [RelayURL] makes such URLs. It blocks until the server has answered, the first
+// the executor ID of a relay; [RelayURL] makes such URLs. At ws://HOST:PORT and
+// wss://HOST:PORT is a server of the exec-server protocol, ours or the reference:
+// package execserver says what the protocol has no words for. It blocks until the server has answered, the first
 // attempt has failed ([*DialError]), or ctx is done. A token is shown by calls
 // only, so a wrong one is told by the first of them; to a relay it is shown in
 // connecting. A connection that is lost
 // later is made again when it is needed. The caller closes the client.
 func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error) {
+	if execServerScheme(rawURL) != "" {
+		var config dialConfig
+		for _, option := range options {
+			option(&config)
+		}
+		conn, err := config.dialExecServer(ctx, rawURL)
+		if err != nil {
+			return nil, err
+		}
+		return NewOwning(conn, conn), nil
+	}
 	conn, err := Connect(ctx, rawURL, options...)
 	if err != nil {
 		return nil, err
@@ -122,7 +135,7 @@ type endpoint struct {
 	relay                       string // the websocket at the rendezvous; empty is no relay
 }
 
-const howToWrite = "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH or relay+wss://HOST/executor/ID?role=harness"
+const howToWrite = "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT or relay+wss://HOST/executor/ID?role=harness"
 
 func parseURL(rawURL string) (endpoint, error) {
 	u, err := url.Parse(rawURL)
@@ -137,9 +150,11 @@ func parseURL(rawURL string) (endpoint, error) {
 		return unixEndpoint(rawURL, u)
 	case schemeRelay, schemeRelayTLS:
 		return relayEndpoint(rawURL, u)
-	case "ws", "wss", "stdio":
-		return endpoint{}, &URLError{URL: rawURL, Problem: fmt.Sprintf(
-			"this build does not have %s:// yet; it has grpc://, grpcs://, unix:// and relay+wss://", u.Scheme)}
+	case schemeWebsocket, schemeWebsocketTLS:
+		return endpoint{}, &URLError{URL: rawURL, Problem: "a connection of gRPC alone cannot be made to " + u.Scheme +
+			"://, only a client by Dial; there are grpc://, grpcs://, unix:// and relay+wss://"}
+	case "stdio":
+		return endpoint{}, &URLError{URL: rawURL, Problem: "this build does not have stdio: yet; it has grpc://, grpcs://, unix://, ws://, wss:// and relay+wss://"}
 	default:
 		return endpoint{}, &URLError{URL: rawURL, Problem: howToWrite}
 	}

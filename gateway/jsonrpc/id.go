@@ -19,6 +19,9 @@ func NumberID(n int64) ID { return ID{number: n} }
 // TextID returns a string as an id. It must be valid UTF-8.
 func TextID(text string) ID { return ID{text: text, isText: true} }
 
+// Number returns the integer, and false if the id is a string.
+func (id ID) Number() (n int64, ok bool) { return id.number, !id.isText }
+
 // Append appends the id as JSON.
 func (id ID) Append(dst []byte) []byte {
 	if id.isText {

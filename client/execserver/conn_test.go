@@ -1,0 +1,57 @@
+package execserver
+
+import (
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+func TestAStartIsCarriedOutOnceHoweverOftenItIsRepeated(t *testing.T) {
+	conn := dial(t, newGateway(t).address)
+	processes := execwirev1.NewProcessServiceClient(conn)
+	for range 3 {
+		started, err := processes.StartProcess(t.Context(), script("p", "exec sleep 1000"))
+		if err != nil || started.GetProcess().GetProcessId() != "p" {
+			t.Fatalf("got %v, %v", started, err)
+		}
+	}
+	_, err := processes.StartProcess(t.Context(), script("p", "true"))
+	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS {
+		t.Errorf("another process with the id: %v", err)
+	}
+	_, err = processes.StartProcess(t.Context(), program("q", "/no/such"))
+	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND || status.Code(err) != codes.NotFound {
+		t.Errorf("a missing program: %v", err)
+	}
+}
+
+func TestWhatTheProtocolDoesNotHaveIsSaidAtOnce(t *testing.T) {
+	conn := dial(t, newGateway(t).address)
+	_, err := execwirev1.NewSessionServiceClient(conn).ListSessions(t.Context(), &execwirev1.ListSessionsRequest{})
+	if status.Code(err) != codes.Unimplemented || reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+		t.Errorf("a list of sessions: %v", err)
+	}
+	stream, err := execwirev1.NewSessionServiceClient(conn).AttachSession(t.Context())
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.Unimplemented || reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+		t.Errorf("attaching a session: %v", err)
+	}
+}
+
+func TestCallsOverAClosedConnectionSaySo(t *testing.T) {
+	conn := dial(t, newGateway(t).address)
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := execwirev1.NewProcessServiceClient(conn).StartProcess(t.Context(), script("p", "true"))
+	var gone interface{ ConnectionGone() bool }
+	if !errors.Is(err, ErrClosed) || !errors.As(err, &gone) || status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v", err)
+	}
+}

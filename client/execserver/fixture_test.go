@@ -1,0 +1,128 @@
+package execserver
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/gateway"
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/httpclient"
+	"github.com/execwire/execwire/internal/inproc"
+	coreprocess "github.com/execwire/execwire/internal/process"
+	coresession "github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/server"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 2 * time.Minute
+
+// gatewayServer is a core of ours behind a gateway on loopback.
+type gatewayServer struct {
+	t       testing.TB
+	address string
+}
+
+func newGateway(t testing.TB) *gatewayServer {
+	t.Helper()
+	supervisor := coreprocess.NewSupervisor(coreprocess.Config{StdinQueueBytes: 1 << 20, MaxWriteBytes: 1 << 20})
+	sessions := coresession.NewRegistry(supervisor, coresession.Config{
+		DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second})
+	srv := server.New(server.Config{
+		Sessions: sessions,
+		HTTP:     httpclient.New(httpclient.Options{HeadBytes: 16 << 10, PerOwner: 100}),
+		Limits: server.Limits{
+			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
+			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute,
+			Watches: 1000, AwaitedPaths: 10_000, WatchedDirectories: 10_000, WatchPending: 1 << 20,
+			FileHelpers: 8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
+		},
+		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
+		Version:      "test",
+		KillMethod:   supervisor.KillMethod(),
+		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test"},
+	})
+	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))
+	srv.Register(channel)
+	door, err := gateway.New(gateway.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := gateway.NewHandler(gateway.HTTPConfig{
+		Authenticate: func(*http.Request) (auth.Caller, *gateway.Refusal) { return auth.Unrestricted(auth.InProcess), nil },
+		Serve: func(ctx context.Context, _ auth.Caller, conn *wsconn.Conn) {
+			_ = door.Serve(ctx, channel, conn) // how a client leaves is the test's matter
+		},
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := gateway.NewHTTPServer(handler, slog.New(slog.DiscardHandler))
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = web.Serve(listener) })
+	t.Cleanup(func() {
+		_ = web.Close()
+		serving.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := handler.Shutdown(ctx); err != nil {
+			t.Errorf("shutting the gateway down: %v", err)
+		}
+		if err := sessions.Close(ctx); err != nil {
+			t.Errorf("closing the sessions: %v", err)
+		}
+		channel.Close()
+		srv.Close()
+	})
+	return &gatewayServer{t: t, address: listener.Addr().String()}
+}
+
+// opener opens websockets to an address.
+func opener(address string) func(context.Context) (jsonrpc.Transport, error) {
+	return func(ctx context.Context) (jsonrpc.Transport, error) {
+		conn, err := wsconn.Dial(ctx, "ws://"+address+"/", wsconn.DialOptions{Options: wsconn.Options{CloseTimeout: time.Second}})
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
+	}
+}
+
+// dial connects to an address and closes the connection with the test.
+func dial(t testing.TB, address string, change ...func(*Options)) *Conn {
+	t.Helper()
+	options := Options{Open: opener(address), Timeout: patience}
+	for _, f := range change {
+		f(&options)
+	}
+	conn, err := Dial(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Errorf("closing the connection: %v", err)
+		}
+	})
+	return conn
+}
+
+// script is a shell command.
+func script(id, text string) *execwirev1.StartProcessRequest {
+	return program(id, "sh", "-c", text)
+}
+
+func program(id string, argv ...string) *execwirev1.StartProcessRequest {
+	return &execwirev1.StartProcessRequest{ProcessId: id, Command: &execwirev1.ProcessCommand{
+		Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{
+			Argv: argv, WorkingDirectory: "/", Env: map[string]string{"PATH": "/usr/bin:/bin"},
+		}}}}
+}

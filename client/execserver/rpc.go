@@ -1,0 +1,64 @@
+package execserver
+
+import (
+	"context"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// Invoke implements grpc.ClientConnInterface.
+func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, options ...grpc.CallOption) error {
+	return c.explain(ctx, method, c.channel.Invoke(ctx, method, args, reply, options...))
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := c.channel.NewStream(ctx, desc, method, options...)
+	if err != nil {
+		return nil, c.explain(ctx, method, err)
+	}
+	return &clientStream{ClientStream: stream, conn: c, method: method}, nil
+}
+
+// clientStream is a stream whose errors are explained.
+type clientStream struct {
+	grpc.ClientStream
+	conn   *Conn
+	method string
+}
+
+// SendMsg implements grpc.ClientStream.
+func (s *clientStream) SendMsg(m any) error {
+	return s.conn.explain(s.Context(), s.method, s.ClientStream.SendMsg(m))
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *clientStream) RecvMsg(m any) error {
+	return s.conn.explain(s.Context(), s.method, s.ClientStream.RecvMsg(m))
+}
+
+// explain adds to an error what a status alone cannot say: that the connection is
+// gone for good, and what to use for a call that the protocol does not have.
+func (c *Conn) explain(ctx context.Context, method string, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	st := status.Convert(err)
+	switch st.Code() {
+	case codes.Unavailable, codes.Canceled:
+		if c.ctx.Err() != nil && ctx.Err() == nil {
+			return c.goneStatus()
+		}
+	case codes.Unimplemented:
+		if len(st.Details()) == 0 {
+			return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED,
+				"%s cannot be called over the exec-server protocol: reach the server over gRPC (grpc://, grpcs://, unix:// or a relay)", method)
+		}
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package execserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// errorDomain is the domain of the reasons of errors.
+const errorDomain = "execwire.v1"
+
+// reasonPrefix is what the names of the enum have and those on the wire lack.
+const reasonPrefix = "ERROR_REASON_"
+
+// failure returns a status with a reason.
+func failure(reason execwirev1.ErrorReason, format string, args ...any) error {
+	return statusWith(reason, fmt.Sprintf(format, args...), nil)
+}
+
+// invalidField returns the status of a request that cannot be written in the
+// protocol for what a field says.
+func invalidField(field, problem string) error {
+	return statusWith(execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD, field+" "+problem, map[string]string{"field": field})
+}
+
+// statusWith returns a status as a server makes it.
+func statusWith(reason execwirev1.ErrorReason, message string, metadata map[string]string) error {
+	code, ok := reasonCodes[reason]
+	if !ok {
+		code = codes.FailedPrecondition
+	}
+	info := &errdetails.ErrorInfo{
+		Domain: errorDomain, Reason: strings.TrimPrefix(reason.String(), reasonPrefix), Metadata: metadata}
+	details := []protoadapt.MessageV1{info}
+	if field := metadata["field"]; field != "" {
+		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+			{Field: field, Description: message}}})
+	}
+	st, err := status.New(code, message).WithDetails(details...)
+	if err != nil {
+		return status.Error(code, message)
+	}
+	return st.Err()
+}
+
+// statusOf returns what a call failed with as the status that it had before it was
+// made an error object; a status is returned as it is.
+func (c *Conn) statusOf(method string, err error) error {
+	var answered *jsonrpc.Error
+	if !errors.As(err, &answered) {
+		return err
+	}
+	if full := inFull(answered); full != nil {
+		return full
+	}
+	if reason, metadata, ok := saidBy(answered); ok {
+		return statusWith(reason, answered.Message, metadata)
+	}
+	return guessed(method, answered)
+}
+
+// inFull returns the status that an error object has, nil if it has none.
+func inFull(e *jsonrpc.Error) error {
+	raw, ok := e.Data.(json.RawMessage)
+	if !ok {
+		return nil
+	}
+	var data struct {
+		Status json.RawMessage `json:"status"`
+	}
+	var full spb.Status
+	if json.Unmarshal(raw, &data) != nil || len(data.Status) == 0 || protojson.Unmarshal(data.Status, &full) != nil {
+		return nil
+	}
+	return status.ErrorProto(&full)
+}
+
+// saidBy returns the reason that an error object has, and what it says besides.
+func saidBy(e *jsonrpc.Error) (execwirev1.ErrorReason, map[string]string, bool) {
+	raw, ok := e.Data.(json.RawMessage)
+	if !ok {
+		return 0, nil, false
+	}
+	var data map[string]any
+	if json.Unmarshal(raw, &data) != nil {
+		return 0, nil, false
+	}
+	metadata := make(map[string]string, len(data))
+	for name, value := range data {
+		switch value := value.(type) {
+		case string:
+			metadata[name] = value
+		case float64:
+			metadata[name] = fmt.Sprintf("%.0f", value)
+		}
+	}
+	name := metadata["reason"]
+	delete(metadata, "reason")
+	if name == "" && metadata["field"] != "" {
+		name = "INVALID_FIELD"
+	}
+	reason, known := execwirev1.ErrorReason_value[reasonPrefix+name]
+	return execwirev1.ErrorReason(reason), metadata, known && reason != 0
+}
+
+// reasonOf is the reason of a status, unspecified for none.
+func reasonOf(err error) execwirev1.ErrorReason {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == errorDomain {
+			return execwirev1.ErrorReason(execwirev1.ErrorReason_value[reasonPrefix+info.GetReason()])
+		}
+	}
+	return execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED
+}

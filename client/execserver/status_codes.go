@@ -1,0 +1,67 @@
+package execserver
+
+import (
+	"google.golang.org/grpc/codes"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// reasonCodes are the codes of the reasons that the contract gives another code
+// than FAILED_PRECONDITION.
+var reasonCodes = map[execwirev1.ErrorReason]codes.Code{
+	execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD:              codes.InvalidArgument,
+	execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED:            codes.Unimplemented,
+	execwirev1.ErrorReason_ERROR_REASON_INTERNAL:                   codes.Internal,
+	execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:            codes.Unauthenticated,
+	execwirev1.ErrorReason_ERROR_REASON_DRAINING:                   codes.Unavailable,
+	execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE:          codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_CALL_CANCELLED:             codes.Canceled,
+	execwirev1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED:          codes.DeadlineExceeded,
+	execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:           codes.PermissionDenied,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:   codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED:       codes.PermissionDenied,
+	execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:          codes.NotFound,
+	execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER:         codes.Aborted,
+	execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED:             codes.Aborted,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS:          codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_SESSION_ACCESS_DENIED:      codes.PermissionDenied,
+	execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:          codes.NotFound,
+	execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:     codes.AlreadyExists,
+	execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER:         codes.Aborted,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS:           codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED:            codes.OutOfRange,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES:         codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL:       codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND:          codes.NotFound,
+	execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:          codes.PermissionDenied,
+	execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG:     codes.InvalidArgument,
+	execwirev1.ErrorReason_ERROR_REASON_SYSTEM_LIMIT:               codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED:      codes.PermissionDenied,
+	execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED:        codes.Unavailable,
+	execwirev1.ErrorReason_ERROR_REASON_WRITE_TOO_LARGE:            codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID:       codes.OutOfRange,
+	execwirev1.ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL:           codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND:             codes.NotFound,
+	execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS:        codes.AlreadyExists,
+	execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE:             codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_NO_SPACE:                   codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_COPY_INTO_ITSELF:           codes.InvalidArgument,
+	execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND:           codes.NotFound,
+	execwirev1.ErrorReason_ERROR_REASON_UPLOAD_OFFSET_INVALID:      codes.OutOfRange,
+	execwirev1.ErrorReason_ERROR_REASON_FILE_CHANGED:               codes.Aborted,
+	execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED:              codes.Unimplemented,
+	execwirev1.ErrorReason_ERROR_REASON_HTTP_ADDRESS_REFUSED:       codes.PermissionDenied,
+	execwirev1.ErrorReason_ERROR_REASON_HTTP_TIMED_OUT:             codes.DeadlineExceeded,
+	execwirev1.ErrorReason_ERROR_REASON_HTTP_HEAD_TOO_LARGE:        codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_HTTP_REQUESTS:     codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND:      codes.NotFound,
+	execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_ALREADY_EXISTS: codes.AlreadyExists,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HANDLES:      codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS:           codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_UPLOAD_TAKEN_OVER:          codes.Aborted,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES:           codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE:          codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE:          codes.InvalidArgument,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS:      codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_FILE_HELPER_ENDED:          codes.Unavailable,
+}
