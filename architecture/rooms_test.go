@@ -66,6 +66,7 @@ var rooms = map[string]room{
 	"cmd/execwire": {says: "flags, nothing worth a unit test", all: true},
 	"cmd/execwire-hub": {says: "the hub's own binary, so that NATS stays out of the daemon",
 		imports: []string{"relay/hub", "internal/config", "internal/observe"}},
+	"examples/embed":     {says: "how a program has a server inside itself, with what others can import", imports: []string{"daemon", "client"}},
 	"integration":        {says: "the promises, through public surfaces", testOnly: true},
 	"architecture":       {says: "the rules of the house", testOnly: true},
 	"internal/leakcheck": {says: "fails tests that leave something behind", support: true},

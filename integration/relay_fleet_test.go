@@ -76,10 +76,16 @@ func (f *fleet) through(flags ...string) []string {
 
 func (f *fleet) awaitExecutor(t testing.TB) {
 	t.Helper()
+	f.awaitExecutorOf(t, executorID)
+}
+
+// awaitExecutorOf waits until the hub has an executor of that id.
+func (f *fleet) awaitExecutorOf(t testing.TB, id string) {
+	t.Helper()
 	ctx := testContext(t)
 	eventually(t, "the executor is connected", func() bool {
 		list, err := client.Executors(ctx, f.url())
-		return err == nil && slices.ContainsFunc(list, func(e client.Executor) bool { return e.ID == executorID && e.Connected })
+		return err == nil && slices.ContainsFunc(list, func(e client.Executor) bool { return e.ID == id && e.Connected })
 	})
 }
 
