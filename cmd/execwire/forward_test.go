@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -16,27 +13,8 @@ import (
 // is called.
 func startForward(t *testing.T, arguments ...string) (url string, s *server, closeStdin func()) {
 	t.Helper()
-	c := command(t, append([]string{"forward"}, arguments...)...)
-	var errOut bytes.Buffer
-	c.Stderr = &errOut
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s = &server{command: c, stdout: bufio.NewReader(out)}
-	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
-	line, err := s.stdout.ReadString('\n')
-	if err != nil {
-		t.Fatalf("the forward does not listen: %v: %s", err, &errOut)
-	}
-	return strings.TrimSpace(line), s, func() { _ = in.Close() }
+	s, in := startWithStdin(t, command(t, append([]string{"forward"}, arguments...)...))
+	return s.urls[0], s, func() { _ = in.Close() }
 }
 
 // expectHello runs something through a forward.

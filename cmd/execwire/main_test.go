@@ -199,6 +199,7 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"ls of two kinds":     {[]string{"ls", "-l", "--json"}, 2, []string{"--long and --json"}},
 		"no server of files":  {[]string{"ls", "--server", "unix://" + missing}, 125, []string{"cannot reach", "execwire serve"}},
 		"unknown command":     {[]string{"bogus"}, 2, []string{`"bogus"`, "execwire --help"}},
+		"a client at stdin":   {[]string{"serve", "--listen", "stdio", "--until-stdin-closes"}, 2, []string{"not for stdio", "execwire serve --help"}},
 		"argument of serve":   {[]string{"serve", "x"}, 2, []string{`"x"`, "execwire serve --help"}},
 		"bad log format":      {[]string{"serve", "--log-format", "xml"}, 2, []string{"text or json"}},
 		"bad log lines":       {[]string{"serve", "--log-lines", "-1"}, 2, []string{"0 for all"}},

@@ -28,6 +28,7 @@ type serveFlags struct {
 	logLines            int
 	clients             clientFlags
 	remote              executorFlags
+	untilStdinCloses    bool
 }
 
 func newServeCommand(std streams) *cobra.Command {
@@ -37,7 +38,9 @@ func newServeCommand(std streams) *cobra.Command {
 		Short: "Run a server",
 		Long: `serve runs a server until it gets SIGTERM or SIGINT. It then starts nothing new,
 lets processes end for the shutdown grace, terminates what is left and exits; a
-second signal terminates at once.
+second signal terminates at once. With --until-stdin-closes the end of stdin does
+what the first signal does, so that a program that starts a server leaves none
+behind, however it ends.
 
 The server runs under a guardian, this process: should the server be killed, the
 guardian ends all its processes, and should the guardian be killed, the server
@@ -77,6 +80,7 @@ should have a certificate; docs/security.md says how.`,
 		"where to accept clients: `URL` is grpc://HOST:PORT (loopback; port 0 takes a free one), grpcs://HOST:PORT (with TLS), unix:///PATH, ws://HOST:PORT, wss://HOST:PORT (with TLS), stdio or off; may be repeated (default grpc://127.0.0.1:7420 and ws://127.0.0.1:7421)")
 	addExecutorFlags(command, &flags.remote)
 	addClientFlags(command, &flags.clients)
+	f.BoolVar(&flags.untilStdinCloses, "until-stdin-closes", false, "end as with SIGTERM when stdin ends, too")
 	f.StringVar(&flags.config, "config", "", "a TOML `file` with settings")
 	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -106,15 +110,18 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 	if err != nil {
 		return explainRemoteFlags(command, explainWebsocket(command, err))
 	}
+	if flags.untilStdinCloses && has(cfg.Listen, listen.SchemeStdio) {
+		return usageError(command, errors.New("--until-stdin-closes is not for stdio, whose client ends the server by itself"))
+	}
 	credentials, err := findRemoteCredentials(cfg, logger)
 	if err != nil {
 		return err
 	}
 	if guardian == nil && cfg.Guardian == "on" {
-		return guard(cfg.Cgroup, has(cfg.Listen, listen.SchemeStdio))
+		return guard(cfg.Cgroup, flags.untilStdinCloses || has(cfg.Listen, listen.SchemeStdio))
 	}
 	forgetRemoteSecrets(cfg)
-	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, credentials, logger, guardian, std)))
+	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, credentials, logger, guardian, flags.untilStdinCloses, std)))
 }
 
 // isEmpty is of a --listen that leaves it to the server.
@@ -129,9 +136,9 @@ func tellURLs(cfg config.Config, logger *slog.Logger, out io.Writer) func(url st
 	return func(url string) { fmt.Fprintln(out, url) }
 }
 
-// serveUntilStopped serves until a signal, or the end of the guardian, should
-// there be one.
-func serveUntilStopped(cfg config.Config, credentials executor.Credentials, logger *slog.Logger, guardian *process.GuardianWatch, std streams) error {
+// serveUntilStopped serves until a signal, the end of the guardian, should there be
+// one, or that of stdin, if it is looked at.
+func serveUntilStopped(cfg config.Config, credentials executor.Credentials, logger *slog.Logger, guardian *process.GuardianWatch, untilStdinCloses bool, std streams) error {
 	gone, forget := watchGuardian(guardian)
 	defer forget()
 	mem := keepMemory()
@@ -155,6 +162,13 @@ func serveUntilStopped(cfg config.Config, credentials executor.Credentials, logg
 	}
 	ctx, now, stop := stopSignals(logger, gone)
 	defer stop()
+	if untilStdinCloses {
+		var forget func()
+		if ctx, forget, err = untilEnd(ctx, std.in); err != nil {
+			return errors.Join(err, d.Close())
+		}
+		defer forget()
+	}
 	if err := d.Serve(ctx, now); err != nil {
 		return errors.Join(err, d.Close())
 	}
