@@ -1,0 +1,260 @@
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// outputScenarios are about what processes say.
+var outputScenarios = []scenario{
+	{name: "output whole and in order", do: wholeOutput},
+	{name: "a late subscriber", do: lateSubscriber},
+	{name: "several subscribers", do: severalSubscribers},
+	{name: "a slow subscriber", do: slowSubscriber},
+	{name: "retained output", do: retainedOutput},
+	{name: "nobody's output", do: nobodysOutput},
+	{name: "output that nobody takes", do: untakenOutput},
+}
+
+const (
+	muchStdout = 3 << 20
+	muchStderr = 1 << 20
+)
+
+func flooding() []string {
+	return program("flood", "-bytes", "3145728", "-stderr", "1048576", "-chunk", "10000")
+}
+
+// patterns are writers that take exactly what flooding says.
+type patterns struct{ stdout, stderr *testproc.Verifier }
+
+func newPatterns() patterns {
+	return patterns{stdout: testproc.StdoutPattern.NewVerifier(), stderr: testproc.StderrPattern.NewVerifier()}
+}
+
+func (p patterns) expectWhole(v *visit) {
+	v.Helper()
+	if p.stdout.Offset() != muchStdout || p.stderr.Offset() != muchStderr {
+		v.Errorf("%d and %d bytes, want %d and %d", p.stdout.Offset(), p.stderr.Offset(), muchStdout, muchStderr)
+	}
+}
+
+func wholeOutput(v *visit) error {
+	p := newPatterns()
+	exit, err := v.client.Run(v.ctx, client.RunOptions{Process: v.process(flooding()), Stdout: p.stdout, Stderr: p.stderr})
+	if err != nil {
+		return err
+	}
+	v.expectExit(exit, 0, 0, byItself)
+	p.expectWhole(v)
+	if exit.StdoutBytes != muchStdout || exit.StderrBytes != muchStderr {
+		v.Errorf("the totals are %+v", exit)
+	}
+	return nil
+}
+
+// order checks that events come as they have to: every seq once, the exit once,
+// the close last.
+type order struct {
+	testing.TB
+	last           uint64
+	exited, closed bool
+}
+
+func (o *order) take(e *execwirev1.ProcessEvent) error {
+	o.Helper()
+	if e.GetSeq() != o.last+1 || o.closed || o.exited && e.GetExited() != nil || e.GetClosed() != nil && !o.exited {
+		o.Errorf("after seq %d (exited %v, closed %v) came %.200q", o.last, o.exited, o.closed, e.String())
+	}
+	o.last = e.GetSeq()
+	o.exited = o.exited || e.GetExited() != nil
+	o.closed = o.closed || e.GetClosed() != nil
+	return nil
+}
+
+func (o *order) expectEnd() {
+	o.Helper()
+	if !o.closed {
+		o.Errorf("it never closed: the last seq is %d", o.last)
+	}
+}
+
+// ended starts a process and waits until it has closed.
+func (v *visit) ended(argv []string) (string, error) {
+	v.Helper()
+	id, err := v.start(argv)
+	if err != nil {
+		return "", err
+	}
+	_, err = v.client.Wait(v.ctx, &execwirev1.WaitProcessRequest{ProcessId: id,
+		Condition: &execwirev1.WaitProcessRequest_Closed{Closed: &execwirev1.WaitForClosed{}}})
+	return id, err
+}
+
+func lateSubscriber(v *visit) error {
+	id, err := v.ended(shell("echo one; echo two >&2; sleep 0.01; echo three; exit 4"))
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		var stdout, stderr bytes.Buffer
+		events := &order{TB: v}
+		exit, err := v.client.Follow(v.ctx, client.ProcessRef{ProcessID: id}, client.FollowOptions{Stdout: &stdout, Stderr: &stderr, OnEvent: events.take})
+		if err != nil {
+			return err
+		}
+		events.expectEnd()
+		v.expectExit(exit, 4, 0, byItself)
+		v.expectText("stdout", stdout.String(), "one\nthree\n")
+		v.expectText("stderr", stderr.String(), "two\n")
+	}
+	return nil
+}
+
+func severalSubscribers(v *visit) error {
+	request := v.process(program("echo"), stdin)
+	if _, err := v.client.Processes().StartProcess(v.ctx, request); err != nil {
+		return client.FromRPC(err)
+	}
+	var following sync.WaitGroup
+	var said [3]lockedBuffer
+	var failed [3]error
+	for i := range said {
+		following.Go(func() {
+			_, failed[i] = v.client.Follow(v.ctx, client.ProcessRef{ProcessID: request.GetProcessId()},
+				client.FollowOptions{Stdout: &said[i], OnEvent: (&order{TB: v}).take})
+		})
+	}
+	input, keys := io.Pipe()
+	following.Go(func() {
+		for _, line := range []string{"one\n", "two\n"} {
+			_, _ = io.WriteString(keys, line)
+			eventually(v, "all have heard", func() bool {
+				heard := 0
+				for i := range said {
+					heard += strings.Count(said[i].String(), line)
+				}
+				return heard == len(said)
+			})
+		}
+		_ = keys.Close()
+	})
+	_, err := v.client.Resume(v.ctx, client.ProcessRef{ProcessID: request.GetProcessId()}, client.RunOptions{Stdin: input})
+	following.Wait()
+	for i := range said {
+		v.expectText("what a subscriber hears", said[i].String(), "one\ntwo\n")
+	}
+	return errors.Join(append(failed[:], err)...)
+}
+
+// gated is a writer that takes nothing until it is opened.
+type gated struct {
+	io.Writer
+	reached chan struct{} // closed when there is something to take
+	once    sync.Once
+	open    chan struct{}
+}
+
+func (g *gated) Write(p []byte) (int, error) {
+	g.once.Do(func() { close(g.reached) })
+	<-g.open
+	return g.Writer.Write(p)
+}
+
+// slowSubscriber: one that takes nothing holds up its process alone.
+func slowSubscriber(v *visit) error {
+	p := newPatterns()
+	slow := &gated{Writer: p.stdout, reached: make(chan struct{}), open: make(chan struct{})}
+	var running sync.WaitGroup
+	var failed error
+	running.Go(func() {
+		_, failed = v.client.Run(v.ctx, client.RunOptions{Process: v.process(flooding()), Stdout: slow, Stderr: p.stderr})
+	})
+	<-slow.reached
+	other := newPatterns()
+	exit, err := v.client.Run(v.ctx, client.RunOptions{Process: v.process(flooding()), Stdout: other.stdout, Stderr: other.stderr})
+	close(slow.open)
+	running.Wait()
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	v.expectExit(exit, 0, 0, byItself)
+	other.expectWhole(v)
+	p.expectWhole(v)
+	return nil
+}
+
+func retainedOutput(v *visit) error {
+	id, err := v.ended(shell("printf one; sleep 0.02; printf two >&2; sleep 0.02; printf three"))
+	if err != nil {
+		return err
+	}
+	var after uint64
+	var said string
+	for range 20 {
+		one := uint32(1)
+		response, err := v.client.Processes().ReadOutput(v.ctx, &execwirev1.ReadOutputRequest{ProcessId: id, AfterSeq: after, MaxBytes: &one})
+		if err != nil {
+			return client.FromRPC(err)
+		}
+		if after = response.GetNextAfterSeq(); len(response.GetEvents()) == 0 {
+			break
+		}
+		for _, e := range response.GetEvents() {
+			said += string(e.GetOutput().GetData())
+		}
+		if !response.GetClosed() || response.GetExit().GetExitCode() != 0 || response.GetLastSeq() != 5 {
+			v.Errorf("a read after the end: %v", response)
+		}
+	}
+	v.expectText("what is retained", said, "onetwothree")
+	snapshot, err := v.client.Processes().SnapshotOutput(v.ctx, &execwirev1.SnapshotOutputRequest{ProcessId: id})
+	if err != nil {
+		return client.FromRPC(err)
+	}
+	for _, s := range snapshot.GetStreams() {
+		want := map[execwirev1.OutputStream]string{stdoutOf: "onethree", stderrOf: "two"}[s.GetStream()]
+		v.expectText(s.GetStream().String(), string(s.GetHead())+string(s.GetTail()), want)
+	}
+	return nil
+}
+
+func nobodysOutput(v *visit) error {
+	_, err := v.client.Follow(v.ctx, client.ProcessRef{ProcessID: "nobody"}, client.FollowOptions{})
+	v.expectReason("to follow nobody", err, "PROCESS_NOT_FOUND")
+	_, err = v.client.Resume(v.ctx, client.ProcessRef{ProcessID: "nobody"}, client.RunOptions{})
+	v.expectReason("to resume nobody", err, "PROCESS_NOT_FOUND")
+	_, err = v.client.Processes().ReadOutput(v.ctx, &execwirev1.ReadOutputRequest{ProcessId: "nobody"})
+	v.expectReason("to read of nobody", client.FromRPC(err), "PROCESS_NOT_FOUND")
+	return nil
+}
+
+var errFull = errors.New("full")
+
+type fullWriter struct{}
+
+func (fullWriter) Write([]byte) (int, error) { return 0, errFull }
+
+// untakenOutput: a writer that fails ends the run and the process.
+func untakenOutput(v *visit) error {
+	request := v.process(flooding())
+	_, err := v.client.Run(v.ctx, client.RunOptions{Process: request, Stdout: fullWriter{}})
+	var failed *client.OutputError
+	if !errors.As(err, &failed) || !errors.Is(err, errFull) || failed.Stream != stdoutOf {
+		return err
+	}
+	response, err := v.client.Wait(v.ctx, &execwirev1.WaitProcessRequest{ProcessId: request.GetProcessId(),
+		Condition: &execwirev1.WaitProcessRequest_Exit{Exit: &execwirev1.WaitForExit{}}})
+	if err == nil && response.GetProcess().GetExit().GetCause() != terminated {
+		v.Errorf("it ended with %v", response)
+	}
+	return err
+}

@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// scenario is something that clients do, and that is the same at every entrance.
+type scenario struct {
+	name string
+	// do does it. It returns what the SDK refused it with, and fails the test
+	// when the SDK did something else than it has to.
+	do func(v *visit) error
+	// except says where it cannot be done.
+	except []exception
+}
+
+// exception is what a client gets where something cannot be done: an error with
+// this code and reason, whose text says what to do about it.
+type exception struct {
+	speaks protocol
+	code   codes.Code
+	reason execwirev1.ErrorReason
+	says   string
+}
+
+// at returns what is declared for an entrance, if that is an exception.
+func (s *scenario) at(e *entrance) (exception, bool) {
+	i := slices.IndexFunc(s.except, func(x exception) bool { return x.speaks == e.speaks })
+	if i < 0 {
+		return exception{}, false
+	}
+	return s.except[i], true
+}
+
+// visit is one scenario at one entrance.
+type visit struct {
+	testing.TB
+	ctx  context.Context
+	at   *entrance
+	site *site
+	// client is for this visit alone, and dir is an empty directory.
+	client *client.Client
+	dir    string
+	ids    int
+}
+
+// TestEveryEntrance shows that a client of the SDK notices nothing of the door it
+// came in by but what is declared.
+func TestEveryEntrance(t *testing.T) {
+	for _, e := range entrances {
+		t.Run(e.name, func(t *testing.T) {
+			if e.distant {
+				slow(t)
+			}
+			site := e.open(t)
+			for _, s := range slices.Concat(processScenarios, outputScenarios, fileScenarios, transferScenarios) {
+				t.Run(s.name, func(t *testing.T) { s.play(newVisit(t, &e, site)) })
+			}
+		})
+	}
+}
+
+func newVisit(t testing.TB, e *entrance, s *site) *visit {
+	return &visit{TB: t, ctx: testContext(t), at: e, site: s, client: s.dial(t), dir: shortDir(t)}
+}
+
+// play has a scenario happen as it is declared.
+func (s *scenario) play(v *visit) {
+	v.Helper()
+	err := s.do(v)
+	want, excepted := s.at(v.at)
+	var typed *client.Error
+	switch {
+	case !excepted && err != nil:
+		v.Errorf("failed: %v", err)
+	case excepted && err == nil:
+		v.Errorf("it can be done, though it is declared that it cannot: %+v", want)
+	case excepted && (!errors.As(err, &typed) || typed.Code != want.code || typed.Reason != want.reason || !strings.Contains(typed.Message, want.says)):
+		v.Errorf("failed with %v, want %+v", err, want)
+	}
+}
+
+// newID is an id that is new to the server.
+func (v *visit) newID() string {
+	v.ids++
+	return fmt.Sprintf("%s %s %d", v.Name(), v.dir, v.ids)
+}
+
+// process says what to run.
+func (v *visit) process(argv []string, options ...option) *execwirev1.StartProcessRequest {
+	r := &execwirev1.RunStart{Process: &execwirev1.StartProcessRequest{
+		ProcessId: v.newID(),
+		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
+			Direct: &execwirev1.DirectCommand{Argv: argv, WorkingDirectory: v.dir, Env: environment()}}},
+	}}
+	for _, option := range options {
+		option(r)
+	}
+	return r.GetProcess()
+}
+
+// start starts a process that nobody owns, and returns its id.
+func (v *visit) start(argv []string, options ...option) (string, error) {
+	v.Helper()
+	response, err := v.client.Processes().StartProcess(v.ctx, v.process(argv, options...))
+	return response.GetProcess().GetProcessId(), client.FromRPC(err)
+}
+
+// run runs a process to its end, with this input; nil is none.
+func (v *visit) run(argv []string, input io.Reader, options ...option) (exit client.Exit, stdout, stderr string, err error) {
+	v.Helper()
+	var out, complaint bytes.Buffer
+	exit, err = v.client.Run(v.ctx, client.RunOptions{
+		Process: v.process(argv, options...), Stdin: input, Stdout: &out, Stderr: &complaint})
+	return exit, out.String(), complaint.String(), err
+}
+
+// expectExit checks how a process ended: by a code, or by a signal if that is
+// not 0.
+func (v *visit) expectExit(exit client.Exit, code int, signal syscall.Signal, cause execwirev1.ExitCause) {
+	v.Helper()
+	if exit.Code != code || exit.Signal != signal || exit.Cause != cause || exit.DroppedBytes != 0 {
+		v.Errorf("it ended with %+v, want code %d, signal %d, cause %v and nothing dropped", exit, code, signal, cause)
+	}
+}
+
+// expectReason fails unless err is of the type that servers' errors have, for this
+// reason by its name on the wire.
+func (v *visit) expectReason(what string, err error, want string) {
+	v.Helper()
+	var typed *client.Error
+	if !errors.As(err, &typed) || reasonOf(err) != want {
+		v.Errorf("%s: the reason is %s, want %s: %v", what, reasonOf(err), want, err)
+	}
+}
+
+// expectText fails unless a stream said exactly this.
+func (v *visit) expectText(what, got, want string) {
+	v.Helper()
+	if got != want {
+		v.Errorf("%s is %d bytes, %.200q; want %d, %.200q", what, len(got), got, len(want), want)
+	}
+}
