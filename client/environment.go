@@ -28,6 +28,10 @@ type ProcessRunner interface {
 	Run(ctx context.Context, options RunOptions) (Exit, error)
 	// Output runs a command and returns what it wrote.
 	Output(ctx context.Context, command Command) ([]byte, error)
+	// Start starts a process and returns it once it runs.
+	Start(ctx context.Context, options StartOptions) (*Process, error)
+	// Attach takes up a process that is already there.
+	Attach(ctx context.Context, process ProcessRef, options StartOptions) (*Process, error)
 	// Resume takes up a process that is already there and blocks until it has
 	// closed.
 	Resume(ctx context.Context, process ProcessRef, options RunOptions) (Exit, error)

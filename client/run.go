@@ -118,6 +118,9 @@ func (r *run) run(ctx context.Context) (Exit, error) {
 		<-killed
 	}
 	cancel(nil)
+	if r.onEnded != nil {
+		r.onEnded()
+	}
 	r.stdin.stop()
 	if r.found && err != nil && (interrupted || isOurs(err)) {
 		r.letGo()
@@ -144,6 +147,14 @@ type run struct {
 	acks    acknowledger
 	stdin   *stdinPump // nil without input; its methods know
 	control control
+
+	// feed gets the events if a Process has them, else nil; onEnded is called when the
+	// run is over and nothing else is ended yet, unless it is nil.
+	feed    *processFeed
+	onEnded func()
+	// The stream of now began behind resumedAt, so that it tells again what is up to
+	// repeated.
+	resumedAt, repeated uint64
 
 	link link
 	// detached is whether the server was told on a stream that the process is

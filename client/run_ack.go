@@ -1,6 +1,7 @@
 package client
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +29,9 @@ type acknowledger struct {
 	// last is the seq up to which everything was taken.
 	last *atomic.Uint64
 
-	// These belong to the receiver.
-	byteLimit, eventLimit int
-	bytes, events         int
+	mu                    sync.Mutex
+	byteLimit, eventLimit int // guarded by mu
+	bytes, events         int // guarded by mu
 }
 
 func newAcknowledger() acknowledger {
@@ -45,6 +46,8 @@ func newAcknowledger() acknowledger {
 // resume begins a stream whose windows are bytes and events; 0 events are
 // unknown. The receiver calls it before there is a sender.
 func (a *acknowledger) resume(bytes, events uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.byteLimit = int(min(bytes/4, 1<<30))
 	a.eventLimit = acknowledgeEvents
 	if events > 0 {
@@ -56,9 +59,11 @@ func (a *acknowledger) resume(bytes, events uint64) {
 	drain(a.soon)
 }
 
-// taken says that everything up to last was written, how much is new, and
-// whether last is the last there is. The receiver calls it.
+// taken says that everything up to last was taken, how much is new, and whether it
+// is to be acknowledged at once: last is the last there is. last never falls.
 func (a *acknowledger) taken(last uint64, bytes, events int, final bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.last.Store(last)
 	a.bytes += bytes
 	a.events += events

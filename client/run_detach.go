@@ -101,20 +101,29 @@ func (r *run) letGo() {
 // that is detached from, or given up, has no owner; one whose connection is
 // lost is terminated after the grace.
 func (c *Client) Resume(ctx context.Context, process ProcessRef, options RunOptions) (Exit, error) {
+	r, err := newResume(c, process, options)
+	if err != nil {
+		return Exit{}, err
+	}
+	return r.run(ctx)
+}
+
+// newResume prepares the run of a process that is already there.
+func newResume(c *Client, process ProcessRef, options RunOptions) (*run, error) {
 	if process.ProcessID == "" {
-		return Exit{}, errors.New("failed to resume: ProcessRef.ProcessID is required")
+		return nil, errors.New("failed to resume: ProcessRef.ProcessID is required")
 	}
 	options.Process = &execwirev1.StartProcessRequest{SessionId: process.SessionID, ProcessId: process.ProcessID}
 	stdin := options.Stdin
 	options.Stdin = nil // what of it is open, only the process knows
 	r, err := newRun(c, options)
 	if err != nil {
-		return Exit{}, err
+		return nil, err
 	}
 	r.found = true
 	r.events.join(process.AfterSeq)
 	if r.options.Stdin = stdin; stdin != nil {
 		r.openPump(false) // it will turn out whether it is a terminal
 	}
-	return r.run(ctx)
+	return r, nil
 }

@@ -30,6 +30,7 @@ type model struct {
 	log    []*execwirev1.ProcessEvent // without the last two until stdin ended
 	sink   stdinSink
 	totals [2]uint64
+	most   uint64 // the last seq that any stream has sent
 }
 
 func (m *model) roll(n int) int {
@@ -167,6 +168,7 @@ func (o *modelOwner) batch() (batch []*execwirev1.ProcessEvent, closed bool) {
 		batch = append(batch, list[o.sent])
 		o.sent++
 	}
+	m.most = max(m.most, o.sent)
 	return batch, m.sink.eof && o.sent == uint64(len(list))
 }
 
@@ -177,7 +179,8 @@ func closedEvent(seq uint64, totals [2]uint64) *execwirev1.ProcessEvent {
 // unacknowledged is how much output the client has not acknowledged. The caller
 // holds the model's mu.
 func (o *modelOwner) unacknowledged() (n uint64) {
-	for _, e := range o.model.log[min(o.acknowledged, uint64(len(o.model.log))):min(o.sent, uint64(len(o.model.log)))] {
+	end := min(o.sent, uint64(len(o.model.log)))
+	for _, e := range o.model.log[min(o.acknowledged, end):end] {
 		n += uint64(len(e.GetOutput().GetData()))
 	}
 	return n
@@ -189,9 +192,11 @@ func (o *modelOwner) take(request *execwirev1.RunProcessRequest) error {
 		return err
 	}
 	if ack := request.GetAcknowledge(); ack != nil {
-		if ack.GetSeq() > o.sent {
-			m.sink.t.Errorf("acknowledged %d when %d were sent", ack.GetSeq(), o.sent)
+		m.mu.Lock()
+		if ack.GetSeq() > m.most {
+			m.sink.t.Errorf("acknowledged %d when %d were sent", ack.GetSeq(), m.most)
 		}
+		m.mu.Unlock()
 		o.acknowledged = max(o.acknowledged, ack.GetSeq())
 		return nil
 	}

@@ -23,6 +23,9 @@ type stdinReader interface {
 
 // newStdinReader finds the way in which r can be interrupted.
 func newStdinReader(r io.Reader) stdinReader {
+	if own, ok := r.(stdinReader); ok {
+		return own
+	}
 	if d, ok := r.(deadliner); ok && d.SetReadDeadline(time.Time{}) == nil {
 		return deadlineReader{d}
 	}

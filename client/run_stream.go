@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -37,6 +38,9 @@ func (r *run) attempt(ctx context.Context) error {
 		return err
 	}
 	r.acks.resume(started.GetOutputWindowBytes(), started.GetOutputWindowEvents())
+	if r.feed != nil {
+		r.feed.resumed()
+	}
 	if r.found {
 		r.events.meet(started.GetProcess())
 	}
@@ -98,10 +102,21 @@ func (r *run) opening() *execwirev1.RunProcessRequest {
 		Resume: &execwirev1.RunResume{
 			SessionId: r.start.GetProcess().GetSessionId(),
 			ProcessId: r.start.GetProcess().GetProcessId(),
-			AfterSeq:  r.events.last,
+			AfterSeq:  r.resumeAfter(),
 			Grace:     r.start.GetGrace(),
 		},
 	}}
+}
+
+// resumeAfter returns what this end need not be told again. What nobody has taken is
+// told again, and passed over: it is not acknowledged, so that what is held here
+// stays within one window.
+func (r *run) resumeAfter() uint64 {
+	r.repeated, r.resumedAt = r.events.last, r.events.last
+	if r.feed != nil {
+		r.resumedAt = r.feed.takenUpTo()
+	}
+	return r.resumedAt
 }
 
 // receive takes what the server says until the stream ends, which is nil when
@@ -114,7 +129,7 @@ func (r *run) receive(stream runStream) error {
 		}
 		switch m := response.GetMessage().(type) {
 		case *execwirev1.RunProcessResponse_Events:
-			err = r.take(m.Events.GetEvents())
+			err = r.take(m.Events.GetEvents(), stream.Context().Done())
 		case *execwirev1.RunProcessResponse_StdinAccepted:
 			err = r.stdin.accept(m.StdinAccepted.GetOffset())
 		case *execwirev1.RunProcessResponse_Rejected:
@@ -143,25 +158,51 @@ func (r *run) ended(err error) error {
 	}
 }
 
-// take writes events and acknowledges them.
-func (r *run) take(events []*execwirev1.ProcessEvent) error {
+// take writes events and acknowledges them, or leaves that to those who read them
+// from the feed; done ends the waiting for room there.
+func (r *run) take(events []*execwirev1.ProcessEvent, done <-chan struct{}) error {
 	before, bytes := r.events.last, 0
 	for _, event := range events {
+		if event = r.unknown(event); event == nil {
+			continue
+		}
+		last := r.events.last
 		n, err := r.events.write(event)
 		if err != nil {
 			return err
 		}
 		bytes += n
+		if r.feed != nil && r.events.last != last {
+			r.feed.add(event, r.events.last, done)
+		}
 	}
 	if taken := r.events.last - before; taken > 0 {
 		r.progress()
-		r.acks.taken(r.events.last, bytes, int(taken), r.events.closed)
+		if r.feed == nil {
+			r.acks.taken(r.events.last, bytes, int(taken), r.events.closed)
+		}
 	}
 	return nil
 }
 
+// unknown returns an event, or nil for a gap in what is told again and was received
+// before. One that goes beyond that tells more than is missing.
+func (r *run) unknown(event *execwirev1.ProcessEvent) *execwirev1.ProcessEvent {
+	gap := event.GetGap()
+	if gap == nil || r.repeated == r.resumedAt || r.events.last != r.repeated {
+		return event
+	}
+	if gap.GetFirstAvailableSeq() <= r.repeated+1 {
+		return nil
+	}
+	event = proto.CloneOf(event)
+	event.GetGap().UpperBound = true
+	return event
+}
+
 func (r *run) reject(rejected *execwirev1.RunRejected) {
-	if rejected.GetReason() == execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED {
+	switch rejected.GetReason() {
+	case execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED, execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED:
 		r.stdin.discard()
 	}
 	if r.options.OnRejected != nil {

@@ -1,0 +1,214 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+func TestReadReturnsWhatIsKeptBehindACursorAndAcknowledgesWhatIsBefore(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{})
+		p.say(stdout(1, 0, "abc"), stderr(2, 0, "de"), stdout(3, 3, "f"))
+		page, err := process.Read(t.Context(), ReadOptions{MaxBytes: 4})
+		if err != nil || len(page.Events) != 1 || page.AfterSeq != 1 || page.Closed {
+			t.Fatalf("got %+v, %v", page, err)
+		}
+		if seq := p.acknowledged(); seq != 0 {
+			t.Errorf("acknowledged %d before the caller came back", seq)
+		}
+		page, err = process.Read(t.Context(), ReadOptions{AfterSeq: page.AfterSeq})
+		if err != nil || len(page.Events) != 2 || page.AfterSeq != 3 {
+			t.Fatalf("got %+v, %v", page, err)
+		}
+		if seq := p.acknowledged(); seq != 1 {
+			t.Errorf("acknowledged %d", seq)
+		}
+		p.close(4, 4, 2)
+		page, err = process.Read(t.Context(), ReadOptions{AfterSeq: 3})
+		if err != nil || len(page.Events) != 2 || !page.Closed {
+			t.Errorf("got %+v, %v", page, err)
+		}
+		page, err = process.Read(t.Context(), ReadOptions{AfterSeq: page.AfterSeq, Wait: -1})
+		if err != nil || len(page.Events) != 0 || !page.Closed {
+			t.Errorf("after the end: %+v, %v", page, err)
+		}
+		if _, err := process.Read(t.Context(), ReadOptions{AfterSeq: 6}); err == nil {
+			t.Error("read behind the end")
+		}
+	})
+}
+
+func TestReadWaitsAsLongAsItIsTold(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{})
+		before := time.Now()
+		if page, err := process.Read(t.Context(), ReadOptions{Wait: time.Minute}); err != nil || len(page.Events) != 0 || time.Since(before) != time.Minute {
+			t.Errorf("got %+v, %v after %v", page, err, time.Since(before))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := process.Read(ctx, ReadOptions{Wait: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		result := make(chan int)
+		go func() {
+			page, _ := process.Read(t.Context(), ReadOptions{Wait: -1})
+			result <- len(page.Events)
+		}()
+		synctest.Wait()
+		p.say(stdout(1, 0, "a"))
+		if n := <-result; n != 1 {
+			t.Errorf("got %d events", n)
+		}
+		p.close(2, 1)
+	})
+}
+
+func TestCommunicateWritesInputAndGathersOutput(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
+		p.say(stdout(1, 0, "a"))
+		go func() {
+			_, input, eof, _ := p.heard()
+			if input != "input" || !eof {
+				t.Errorf("got %q, end %v", input, eof)
+			}
+			p.say(stderr(2, 0, "b"), stdout(3, 1, "c"))
+			p.close(4, 2, 1)
+		}()
+		stdout, stderr, exit, err := process.Communicate(t.Context(), []byte("input"))
+		if string(stdout) != "ac" || string(stderr) != "b" || exit.StdoutBytes != 2 || err != nil {
+			t.Errorf("got %q, %q, %+v, %v", stdout, stderr, exit, err)
+		}
+	})
+}
+
+func TestCommunicateTellsWhatIsMissing(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{KeepBytes: -1})
+		r := reads(t.Context(), process, false)
+		p.say(stdout(1, 0, "abc"))
+		p.close(2, 3)
+		<-r.over
+		stdout, _, exit, err := process.Communicate(t.Context(), nil)
+		var missing *MissingOutputError
+		if !errors.As(err, &missing) || missing.DroppedBytes != 3 || len(stdout) != 0 || exit.StdoutBytes != 3 {
+			t.Errorf("got %q, %+v, %v", stdout, exit, err)
+		}
+	})
+}
+
+func TestCommunicateThatIsGivenUpLeavesTheProcessAlone(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
+		p.say(stdout(1, 0, "a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		stdout, _, _, err := process.Communicate(ctx, make([]byte, 10<<20))
+		if string(stdout) != "a" || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %q, %v", stdout, err)
+		}
+		if len(p.fake.terminations()) != 0 {
+			t.Error("it was terminated")
+		}
+		p.close(2, 1)
+		if _, err := process.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// feedOf returns a feed without a process, which add can fill.
+func feedOf(keep int) *processFeed {
+	acks := newAcknowledger()
+	return newProcessFeed(0, keep, &acks)
+}
+
+// fill adds events of size bytes until the feed takes no more, or n are in.
+func fill(f *processFeed, n, size int) (added int) {
+	data := strings.Repeat("x", size)
+	for ; added < n; added++ {
+		item := feedItem{event: stdout(f.last+1, 0, data), after: f.last + 1, size: eventBytes + size}
+		if !f.push(item) {
+			break
+		}
+	}
+	return added
+}
+
+func TestWhatIsReceivedAheadAndWhatIsKeptIsBounded(t *testing.T) {
+	for name, size := range map[string]int{"full events": 32_700, "events of a byte": 1} {
+		t.Run(name, func(t *testing.T) {
+			f := feedOf(0)
+			most := MaxUntakenBytes/(size+eventBytes) + 1
+			if n := fill(f, 2*most, size); n > most+1 {
+				t.Errorf("%d events were received ahead, of which %d are the bound", n, most)
+			}
+			leave := f.discard()
+			if got := f.kept; got > DefaultKeepBytes || f.untaken != 0 {
+				t.Errorf("%d bytes are kept, %d not taken", got, f.untaken)
+			}
+			if n := fill(f, 2*most, size); n != 2*most || f.kept > DefaultKeepBytes || len(f.items) > DefaultKeepBytes/(size+eventBytes) {
+				t.Errorf("added %d events, %d bytes in %d are kept", n, f.kept, len(f.items))
+			}
+			leave()
+		})
+	}
+}
+
+func TestAFullFeedWaitsForAReaderOrTheEndOfTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := feedOf(0)
+		for fill(f, 1, 32_700) == 1 {
+		}
+		done, added := make(chan struct{}), make(chan struct{}, 2)
+		add := func() {
+			f.add(stdout(f.last+1, 0, "x"), f.last+1, done)
+			added <- struct{}{}
+		}
+		go add()
+		synctest.Wait()
+		if len(added) != 0 {
+			t.Error("it was added")
+		}
+		reader := f.enter(0)
+		for len(added) == 0 {
+			if _, err := f.next(t.Context(), reader); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		<-added
+		f.leave(reader)
+		for fill(f, 1, 32_700) == 1 {
+		}
+		last := f.last
+		go add()
+		synctest.Wait()
+		close(done)
+		<-added
+		if f.last != last+1 {
+			t.Error("what was received was dropped")
+		}
+	})
+}
+
+func TestTheKindsOfEventsAreTold(t *testing.T) {
+	kinds := []Event{
+		newEvent(stdout(1, 0, "a")), newEvent(gap(3, 1)), newEvent(exited(3, 0)), newEvent(closed(4)),
+		newEvent(&execwirev1.ProcessEvent{Seq: 5}), &FailedEvent{after: 6}}
+	var after []uint64
+	for _, e := range kinds {
+		after = append(after, e.After())
+	}
+	if _, ok := kinds[4].(*UnknownEvent); !ok || !slices.Equal(after, []uint64{1, 2, 3, 4, 5, 6}) {
+		t.Errorf("%T, %v", kinds[4], after)
+	}
+}
