@@ -1,0 +1,202 @@
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// hold starts a process that the client holds.
+func (s *story) hold(options client.StartOptions, argv []string, change ...option) *client.Process {
+	s.Helper()
+	options.Process = s.request(argv, change...).GetProcess()
+	process, err := client.New(s.conn).Start(s.ctx, options)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = process.Close() })
+	return process
+}
+
+// whole reads the events of a flood and returns why they are not all of it.
+// midway, unless nil, is closed in the middle.
+func (s *story) whole(process *client.Process, midway chan struct{}) error {
+	stdout, stderr := testproc.StdoutPattern.NewVerifier(), testproc.StderrPattern.NewVerifier()
+	last, closed := uint64(0), false
+	for event, err := range process.Events(s.ctx) {
+		if err != nil {
+			return err
+		}
+		if event.After() != last+1 {
+			return fmt.Errorf("seq %d follows %d", event.After(), last)
+		}
+		last = event.After()
+		switch e := event.(type) {
+		case *client.OutputEvent:
+			to := stdout
+			if e.Stream == execwirev1.OutputStream_OUTPUT_STREAM_STDERR {
+				to = stderr
+			}
+			if _, err := to.Write(e.Data); err != nil {
+				return err
+			}
+		case *client.ClosedEvent:
+			closed = true
+		}
+		if midway != nil && stdout.Offset() > floodBytes/2 {
+			close(midway)
+			midway = nil
+		}
+	}
+	if stdout.Offset() != floodBytes || stderr.Offset() != 500_000 || !closed {
+		return fmt.Errorf("%d and %d bytes came, closed is %v", stdout.Offset(), stderr.Offset(), closed)
+	}
+	return nil
+}
+
+// Two read from the beginning, one comes in the middle, one after the end: each gets
+// all of it, while the connection is cut again and again.
+func TestEveryReaderOfAProcessGetsAllOfItWhileTheConnectionIsCut(t *testing.T) {
+	withConfig(t, small, func(s *story) {
+		s.cutEvery(300_000)
+		process := s.hold(client.StartOptions{KeepBytes: 64 << 20}, program("flood", "-bytes", fmt.Sprint(floodBytes), "-stderr", "500000"))
+		midway := make(chan struct{})
+		var readers sync.WaitGroup
+		errs := make(chan error, 3)
+		readers.Go(func() { errs <- s.whole(process, midway) })
+		readers.Go(func() { errs <- s.whole(process, nil) })
+		readers.Go(func() {
+			select {
+			case <-midway:
+				errs <- s.whole(process, nil)
+			case <-s.ctx.Done():
+				errs <- s.ctx.Err()
+			}
+		})
+		exit, err := process.Wait(s.ctx)
+		if err != nil || exit.ShellCode() != 0 || exit.DroppedBytes != 0 {
+			t.Errorf("got %+v, %v", exit, err)
+		}
+		readers.Wait()
+		for range 3 {
+			if err := <-errs; err != nil {
+				s.Error(err)
+			}
+		}
+		if err := s.whole(process, nil); err != nil {
+			s.Errorf("after the end: %v", err)
+		}
+		s.expectCuts()
+	})
+}
+
+// cutEvery cuts every connection after so many bytes.
+func (s *story) cutEvery(n int64) {
+	if s.wire != nil {
+		s.wire.cutAfter(func() int64 { return n })
+		s.wire.cut()
+	}
+}
+
+func (s *story) expectCuts() {
+	s.Helper()
+	if s.wire != nil && s.wire.cutCount() < 3 {
+		s.Errorf("the connection was cut %d times", s.wire.cutCount())
+	}
+}
+
+func TestCommunicateIsExactWhileTheConnectionIsCut(t *testing.T) {
+	withConfig(t, small, func(s *story) {
+		s.cutEvery(300_000)
+		process := s.hold(client.StartOptions{}, program("echo"), stdin)
+		input, err := io.ReadAll(testproc.StdoutPattern.Reader(floodBytes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, exit, err := process.Communicate(s.ctx, input)
+		if err != nil || exit.ShellCode() != 0 || string(stderr) != "end of input\n" || !bytes.Equal(stdout, input) {
+			t.Errorf("%d of %d bytes came back, %q, %+v, %v", len(stdout), len(input), stderr, exit, err)
+		}
+		s.expectCuts()
+	})
+}
+
+// Nobody reads, so the process may write a window and no more, and lives on when it
+// is read.
+func TestAProcessThatIsHeldAndNotReadWaits(t *testing.T) {
+	withConfig(t, small, func(s *story) {
+		process := s.hold(client.StartOptions{}, program("flood", "-bytes", fmt.Sprint(floodBytes), "-stderr", "500000"))
+		s.awaitExitNever(process.ID())
+		if err := s.whole(process, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What one program had taken is where another goes on.
+func TestAProcessIsHandedOnByItsRef(t *testing.T) {
+	atEveryDoor(t, func(s *story) {
+		process := s.hold(client.StartOptions{}, program("echo"), stdin)
+		if _, err := io.WriteString(process, "one"); err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for event, err := range process.Events(s.ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if output, ok := event.(*client.OutputEvent); ok {
+				text += string(output.Data)
+			}
+			if len(text) == 3 {
+				break
+			}
+		}
+		ref := process.Ref()
+		if err := process.Detach(s.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := process.Wait(s.ctx); !errors.Is(err, client.ErrDetached) {
+			t.Errorf("waited and got %v", err)
+		}
+		again, err := client.New(s.conn).Attach(s.ctx, ref, client.StartOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout, _, exit, err := again.Communicate(s.ctx, []byte("two"))
+		if text != "one" || string(stdout) != "two" || err != nil || exit.ShellCode() != 0 {
+			t.Errorf("got %q and %q, %+v, %v", text, stdout, exit, err)
+		}
+	})
+}
+
+func TestClosingAHandleEndsItsProcess(t *testing.T) {
+	atEveryDoor(t, func(s *story) {
+		process := s.hold(client.StartOptions{}, program("sleep"))
+		if err := process.Close(); err != nil {
+			t.Error(err)
+		}
+		s.expectEnd(s.awaitExit(process.ID()), 0, sigkill, terminated)
+	})
+}
+
+func TestTerminatingAHeldProcessSaysHowItEnded(t *testing.T) {
+	atEveryDoor(t, func(s *story) {
+		process := s.hold(client.StartOptions{}, program("sleep"))
+		answer, err := process.Terminate(s.ctx, client.Termination{})
+		if err != nil || !answer.GetWasRunning() {
+			t.Errorf("got %v, %v", answer, err)
+		}
+		exit, err := process.Wait(s.ctx)
+		if err != nil || exit.Signal != 15 || exit.Cause != execwirev1.ExitCause_EXIT_CAUSE_TERMINATED {
+			t.Errorf("got %+v, %v", exit, err)
+		}
+	})
+}
