@@ -78,10 +78,11 @@ func Dial(ctx context.Context, options Options) (*Conn, error) {
 		options.ClientName = DefaultClientName
 	}
 	c := &Conn{
-		options: options, channel: inproc.New(),
-		places: make(chan struct{}, maxCalls), spare: make(chan struct{}, maxSpareCalls),
+		options: options,
+		places:  make(chan struct{}, maxCalls), spare: make(chan struct{}, maxSpareCalls),
 		changed: make(chan struct{}), handlers: make(map[string]map[*handler]struct{}),
 	}
+	c.channel = inproc.New(inproc.WithUnaryInterceptors(c.interceptCall), inproc.WithStreamInterceptors(c.interceptStream))
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.processes.conn = c
 	c.register()

@@ -28,6 +28,7 @@ const patience = 2 * time.Minute
 type gatewayServer struct {
 	t       testing.TB
 	address string
+	channel *inproc.Channel // to the core itself
 }
 
 func newGateway(t testing.TB) *gatewayServer {
@@ -42,6 +43,7 @@ func newGateway(t testing.TB) *gatewayServer {
 			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
 			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute,
 			Watches: 1000, AwaitedPaths: 10_000, WatchedDirectories: 10_000, WatchPending: 1 << 20,
+			ReadFile: 1 << 20, FileHandles: 16, FileHandleIdle: time.Minute, Uploads: 16, UploadRetention: time.Minute,
 			FileHelpers: 8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
 		},
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
@@ -82,7 +84,7 @@ func newGateway(t testing.TB) *gatewayServer {
 		channel.Close()
 		srv.Close()
 	})
-	return &gatewayServer{t: t, address: listener.Addr().String()}
+	return &gatewayServer{t: t, address: listener.Addr().String(), channel: channel}
 }
 
 // opener opens websockets to an address.
