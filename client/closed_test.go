@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,4 +155,68 @@ func TestAConnectionThatIsLostForGoodEndsEveryCallAndTellsWhy(t *testing.T) {
 func isGone(err error) bool {
 	var lost *ConnectionLostError
 	return errors.As(err, &lost) && errors.As(err, new(launchEnded))
+}
+
+// unreachable is a channel that always fails for now.
+type unreachable struct{ grpc.ClientConnInterface }
+
+func (unreachable) Invoke(context.Context, string, any, any, ...grpc.CallOption) error { return errCut }
+
+func (unreachable) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, errCut
+}
+
+func TestCallsThatWaitForAConnectionFailAtOnceWhenTheirClientIsClosed(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *Client) error{
+		"Describe": func(ctx context.Context, c *Client) error { _, err := c.Describe(ctx); return err },
+		"Stat":     func(ctx context.Context, c *Client) error { _, err := c.Stat(ctx, "/x"); return err },
+		"ReadFile": func(ctx context.Context, c *Client) error { _, err := c.ReadFile(ctx, "/x"); return err },
+		"Upload": func(ctx context.Context, c *Client) error {
+			_, err := c.Upload(ctx, "/x", strings.NewReader("x"), UploadOptions{ID: "u"})
+			return err
+		},
+		"Wait": func(ctx context.Context, c *Client) error {
+			_, err := c.Wait(ctx, &execwirev1.WaitProcessRequest{ProcessId: "p"})
+			return err
+		},
+		"Terminate": func(ctx context.Context, c *Client) error {
+			_, err := c.Terminate(ctx, ProcessRef{ProcessID: "p"}, Termination{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := NewOwning(unreachable{}, closerFunc(func() error { return nil }))
+				ended := make(chan error)
+				go func() { ended <- call(t.Context(), c) }()
+				time.Sleep(10 * time.Second) // it tries again
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					t.Fatalf("it ended before: %v", err)
+				default:
+				}
+				before := time.Now()
+				_ = c.Close() // its closer returns nil
+				if err := <-ended; !errors.Is(err, ErrClosed) || time.Since(before) != 0 {
+					t.Errorf("got %v after %v", err, time.Since(before))
+				}
+			})
+		})
+	}
+}
+
+func TestASessionEndsWhenItsClientIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, plain := newFakeSessions(t, untilDetached)
+		c := NewOwning(plain.channel.ClientConnInterface, closerFunc(func() error { return nil }))
+		session, err := c.AttachSession(t.Context(), SessionOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close() // its closer returns nil
+		if _, err := session.Next(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
 }

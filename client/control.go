@@ -20,7 +20,7 @@ func (c *Client) Signal(ctx context.Context, process ProcessRef, signal syscall.
 // until they are gone, and goes on after a lost connection for a minute and a
 // quarter; errors are those of Signal.
 func (c *Client) Terminate(ctx context.Context, process ProcessRef, how Termination) (*execwirev1.TerminateProcessResponse, error) {
-	return repeat(ctx, func() (*execwirev1.TerminateProcessResponse, error) {
+	return repeat(ctx, c, func(ctx context.Context) (*execwirev1.TerminateProcessResponse, error) {
 		return c.processes.TerminateProcess(ctx, &execwirev1.TerminateProcessRequest{
 			SessionId: process.SessionID, ProcessId: process.ProcessID, Termination: how.message()})
 	})

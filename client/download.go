@@ -49,6 +49,8 @@ type Downloaded struct {
 // [*DigestError], or wrap the cause of ctx. What was written until then stays; how
 // much that is, is returned.
 func (c *Client) Download(ctx context.Context, path string, to io.Writer, options DownloadOptions) (Downloaded, error) {
+	ctx, done := c.life.within(ctx)
+	defer done()
 	d := &download{client: c, path: path, to: to, options: options}
 	for connection := (link{}); ; {
 		before := d.written

@@ -92,7 +92,7 @@ var _ Environment = (*Client)(nil)
 // connection for a minute and a quarter; errors are [*Error] or wrap the cause of
 // ctx. What it returns must not be changed.
 func (c *Client) Describe(ctx context.Context) (*execwirev1.GetEnvironmentResponse, error) {
-	return repeat(ctx, func() (*execwirev1.GetEnvironmentResponse, error) {
+	return repeat(ctx, c, func(ctx context.Context) (*execwirev1.GetEnvironmentResponse, error) {
 		return c.environ.GetEnvironment(ctx, &execwirev1.GetEnvironmentRequest{})
 	})
 }

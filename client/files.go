@@ -56,7 +56,7 @@ func (c *Client) Lstat(ctx context.Context, path string) (FileInfo, error) {
 
 func (c *Client) stat(ctx context.Context, path string, request *execwirev1.GetMetadataRequest) (FileInfo, error) {
 	request.Path, request.RawPath = pathFields(path)
-	response, err := repeat(ctx, func() (*execwirev1.GetMetadataResponse, error) {
+	response, err := repeat(ctx, c, func(ctx context.Context) (*execwirev1.GetMetadataResponse, error) {
 		return c.files.GetMetadata(ctx, request)
 	})
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Client) stat(ctx context.Context, path string, request *execwirev1.GetM
 func (c *Client) ReadDir(ctx context.Context, path string) ([]DirEntry, error) {
 	request := &execwirev1.ReadDirectoryRequest{}
 	request.Path, request.RawPath = pathFields(path)
-	return repeat(ctx, func() ([]DirEntry, error) {
+	return repeat(ctx, c, func(ctx context.Context) ([]DirEntry, error) {
 		stream, err := c.files.ReadDirectory(ctx, request)
 		if err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func (c *Client) Mkdir(ctx context.Context, path string, permissions *uint32) er
 func (c *Client) MkdirAll(ctx context.Context, path string, permissions *uint32) error {
 	request := &execwirev1.CreateDirectoryRequest{Recursive: true, Permissions: permissions}
 	request.Path, request.RawPath = pathFields(path)
-	_, err := repeat(ctx, func() (*execwirev1.CreateDirectoryResponse, error) {
+	_, err := repeat(ctx, c, func(ctx context.Context) (*execwirev1.CreateDirectoryResponse, error) {
 		return c.files.CreateDirectory(ctx, request)
 	})
 	return err
@@ -132,7 +132,7 @@ func (c *Client) Remove(ctx context.Context, path string) error {
 func (c *Client) RemoveAll(ctx context.Context, path string) error {
 	request := &execwirev1.RemovePathRequest{Recursive: true, IgnoreMissing: true}
 	request.Path, request.RawPath = pathFields(path)
-	_, err := repeat(ctx, func() (*execwirev1.RemovePathResponse, error) {
+	_, err := repeat(ctx, c, func(ctx context.Context) (*execwirev1.RemovePathResponse, error) {
 		return c.files.RemovePath(ctx, request)
 	})
 	return err
@@ -182,7 +182,7 @@ func (c *Client) Copy(ctx context.Context, source, destination string, recursive
 func (c *Client) RealPath(ctx context.Context, path string) (string, error) {
 	request := &execwirev1.CanonicalizePathRequest{}
 	request.Path, request.RawPath = pathFields(path)
-	response, err := repeat(ctx, func() (*execwirev1.CanonicalizePathResponse, error) {
+	response, err := repeat(ctx, c, func(ctx context.Context) (*execwirev1.CanonicalizePathResponse, error) {
 		return c.files.CanonicalizePath(ctx, request)
 	})
 	return bytesOf(response.GetPath(), response.GetRawPath()), err
@@ -219,10 +219,12 @@ func isName(name string) bool {
 
 // repeat makes a call that may be repeated, again and again while the connection
 // is lost.
-func repeat[R any](ctx context.Context, call func() (R, error)) (R, error) {
+func repeat[R any](ctx context.Context, c *Client, call func(context.Context) (R, error)) (R, error) {
+	ctx, done := c.life.within(ctx)
+	defer done()
 	var connection link
 	for {
-		response, err := call()
+		response, err := call(ctx)
 		if err == nil {
 			return response, nil
 		}

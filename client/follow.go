@@ -40,6 +40,8 @@ type FollowOptions struct {
 // was lost for good or the process is not known any more, [*ProtocolError],
 // [*OutputError], those of OnEvent, or wrap the cause of ctx.
 func (c *Client) Follow(ctx context.Context, process ProcessRef, options FollowOptions) (Exit, error) {
+	ctx, done := c.life.within(ctx)
+	defer done()
 	f := &follower{client: c, process: process, options: options}
 	f.events = newEventWriter(RunOptions{Stdout: options.Stdout, Stderr: options.Stderr, OnGap: options.OnGap})
 	f.events.join(process.AfterSeq)

@@ -91,7 +91,7 @@ func (p *Process) Signal(ctx context.Context, signal syscall.Signal) error {
 // answered, across lost connections; errors are those of Signal.
 func (p *Process) Resize(ctx context.Context, rows, columns uint32) error {
 	return p.control(ctx, func(ctx context.Context) error {
-		_, err := repeat(ctx, func() (*execwirev1.ResizeTerminalResponse, error) {
+		_, err := repeat(ctx, p.client, func(ctx context.Context) (*execwirev1.ResizeTerminalResponse, error) {
 			return p.client.processes.ResizeTerminal(ctx, &execwirev1.ResizeTerminalRequest{
 				SessionId: p.ref.SessionID, ProcessId: p.ref.ProcessID,
 				Size: &execwirev1.TerminalSize{Rows: rows, Columns: columns}})

@@ -49,6 +49,7 @@ func (e *SessionLostError) Unwrap() error { return e.Err }
 // follow attaches, one stream after the other, until the Session ends.
 func (s *Session) follow(ctx context.Context) {
 	defer close(s.over)
+	defer context.AfterFunc(s.client.life.ctx, func() { s.cancel(s.client.life.over()) })()
 	err := s.followed(ctx)
 	if s.attached != nil {
 		s.attached <- err
@@ -81,7 +82,10 @@ func (s *Session) followed(ctx context.Context) error {
 		}
 		s.lose(err)
 		if !s.link.backoff.Wait(ctx, retryAfter(err)) {
-			return io.EOF // only leaving ends ctx while there is no connection
+			if left := context.Cause(ctx); !errors.Is(left, errLeft) {
+				return left
+			}
+			return io.EOF
 		}
 	}
 }

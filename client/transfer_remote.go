@@ -53,7 +53,9 @@ func (s *remoteSide) mkdir(ctx context.Context, name string, mode uint32) (made 
 	mode |= 0o700
 	// One that was made and not answered is found at the next attempt, and merged
 	// into: it is as good.
-	_, err = repeat(ctx, func() (struct{}, error) { return struct{}{}, s.client.Mkdir(ctx, s.path(name), &mode) })
+	_, err = repeat(ctx, s.client, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.client.Mkdir(ctx, s.path(name), &mode)
+	})
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err
 	}
@@ -70,7 +72,9 @@ func (s *remoteSide) digest(ctx context.Context, name string) ([]byte, error) {
 }
 
 func (s *remoteSide) symlink(ctx context.Context, name, target string) error {
-	_, err := repeat(ctx, func() (struct{}, error) { return struct{}{}, s.client.Symlink(ctx, target, s.path(name)) })
+	_, err := repeat(ctx, s.client, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.client.Symlink(ctx, target, s.path(name))
+	})
 	if errors.Is(err, fs.ErrExist) {
 		// It may have been made and not answered.
 		if facts, lstatErr := s.lstat(ctx, name); lstatErr == nil && facts.kind == symlink && facts.target == target {

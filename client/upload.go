@@ -71,6 +71,8 @@ type Uploaded struct {
 // Errors are [*Error] when the server refused, [*ReadError] when from did, or wrap
 // the cause of ctx.
 func (c *Client) Upload(ctx context.Context, path string, from io.Reader, options UploadOptions) (Uploaded, error) {
+	ctx, done := c.life.within(ctx)
+	defer done()
 	source, size := newUploadSource(from)
 	if keeping, ok := source.(*keepingSource); ok {
 		var release func()

@@ -19,6 +19,8 @@ import (
 // Errors are [*Error] when the server refused or was lost for good, or wrap the
 // cause of ctx.
 func (c *Client) Wait(ctx context.Context, request *execwirev1.WaitProcessRequest) (*execwirev1.WaitProcessResponse, error) {
+	ctx, done := c.life.within(ctx)
+	defer done()
 	request = proto.CloneOf(request)
 	limited, until := request.GetWait() != nil, time.Now().Add(request.GetWait().AsDuration())
 	var connection link
