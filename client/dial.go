@@ -41,6 +41,7 @@ type dialConfig struct {
 	grpc      []grpc.DialOption
 	tls       TLSFiles
 	tokenFile string // empty: no token
+	name      string // empty: that of each protocol
 }
 
 // WithDialOptions adds options of gRPC, applied after those of Dial itself.

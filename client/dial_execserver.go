@@ -36,7 +36,7 @@ func (c *dialConfig) dialExecServer(ctx context.Context, rawURL string) (*execse
 	if err != nil {
 		return nil, err
 	}
-	conn, err := execserver.Dial(ctx, execserver.Options{Open: w.open})
+	conn, err := execserver.Dial(ctx, execserver.Options{Open: w.open, ClientName: c.name})
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

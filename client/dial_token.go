@@ -60,7 +60,7 @@ func (t tokenFile) RequireTransportSecurity() bool { return false }
 // dialOptions makes what the configuration asks for beyond the options of every
 // connection.
 func (c *dialConfig) dialOptions(dialer *recordingDialer) ([]grpc.DialOption, error) {
-	options := dialOptions(dialer)
+	options := append(dialOptions(dialer), c.nameOptions()...)
 	if dialer.endpoint.relay != "" {
 		if err := c.relayOptions(dialer); err != nil {
 			return nil, err

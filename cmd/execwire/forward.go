@@ -49,6 +49,8 @@ of stdin with --until-stdin-closes, for programs that start it.`,
 		},
 	}
 	addConnectFlags(command, &flags.connect)
+	server := command.Flags().Lookup("server") // which has to be elsewhere, and speak gRPC
+	server.Usage = "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH (default $" + serverVariable + ", else none)"
 	f := command.Flags()
 	f.StringArrayVar(&flags.listen, "listen", nil,
 		"where to accept clients: `URL` is unix:///PATH, or grpc://HOST:PORT (loopback; port 0 takes a free one); may be repeated")
@@ -60,7 +62,7 @@ of stdin with --until-stdin-closes, for programs that start it.`,
 
 func forward(command *cobra.Command, flags forwardFlags, std streams) error {
 	switch {
-	case flags.connect.server == "":
+	case flags.connect.server == "" || flags.connect.server == daemon.LocalURL:
 		return usageError(command, errors.New("name the server with --server, or with --hub and --executor"))
 	case len(flags.listen) == 0:
 		return usageError(command, errors.New("say where clients come with --listen: unix:///PATH or grpc://127.0.0.1:PORT"))

@@ -81,6 +81,7 @@ func TestAForwardsCommandLine(t *testing.T) {
 		says      []string
 	}{
 		"no server":      {[]string{"--listen", here}, codeUsage, []string{"--server", "--executor"}},
+		"a server here":  {[]string{"--server", "local:", "--listen", here}, codeUsage, []string{"--server", "--executor"}},
 		"no listener":    {[]string{"--server", core.urls[0]}, codeUsage, []string{"--listen"}},
 		"hub alone":      {[]string{"--hub", "http://127.0.0.1:1", "--listen", here}, codeUsage, []string{"--executor"}},
 		"nobody there":   {[]string{"--server", nowhere, "--listen", here}, codeFailed, []string{"cannot reach " + nowhere, "execwire serve --listen " + nowhere}},
