@@ -17,6 +17,7 @@ var noRPC = append(slices.Clone(domain), "internal/auth", "internal/wsconn", "ga
 
 var libraries = []library{
 	{path: "google.golang.org/grpc", not: noRPC, tests: true, why: "the domain knows no RPC"},
+	{path: "google.golang.org/grpc", not: []string{"cmd/execwire"}, why: "the command uses the SDK and nothing else"},
 	{path: "google.golang.org/protobuf", not: noRPC, tests: true, why: "the domain knows no wire format"},
 	{path: "google.golang.org/genproto", not: noRPC, tests: true, why: "the domain knows no wire format"},
 	{path: "github.com/grpc-ecosystem", not: noRPC, tests: true, why: "the domain knows no RPC"},

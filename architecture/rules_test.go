@@ -12,6 +12,7 @@ var rules = map[string]func(*tree) []string{
 	"rooms":         checkRooms,
 	"libraries":     checkLibraries,
 	"names":         checkNames,
+	"stubs":         checkStubs,
 	"package docs":  checkPackageDocs,
 	"exported docs": checkExportedDocs,
 }
@@ -82,6 +83,14 @@ var breaches = []breach{
 	{"names", "server/a.go", `import "golang.org/x/sys/unix"; var _ = unix.Kill`, "one room signals"},
 	{"names", "server/a.go", `func f() { println() }`, "builtin println"},
 	{"names", "server/a.go", `var x interface{}`, "write any"},
+
+	{"libraries", "cmd/execwire/a.go", `import _ "google.golang.org/grpc/codes"`, "uses the SDK and nothing else"},
+	{"libraries", "cmd/execwire/a_test.go", `import _ "google.golang.org/grpc/codes"`, ""},
+	{"stubs", "cmd/execwire/a.go", `func f() { c.Run(); c.Processes(1) }`, ""},
+	{"stubs", "daemon/a.go", `func f() { c.Processes() }`, ""},
+	{"stubs", "cmd/execwire/a_test.go", `func f() { c.Processes() }`, ""},
+	{"stubs", "cmd/execwire/a.go", `func f() { c.Processes().Get() }`, "give package client a method"},
+	{"stubs", "cmd/execwire/a.go", `func f() { v1.NewProcessServiceClient(conn) }`, "give package client a method"},
 
 	{"exported docs", "server/a.go", "// T is.\ntype T struct {\n// A and B pair.\nA int\nB int\n\nc int\n}", ""},
 	{"exported docs", "server/a.go", "func (t *hidden) Do() {}", ""},

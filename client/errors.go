@@ -83,6 +83,19 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
+// IsAboutServer reports whether the error is about the server, or the way to it, and
+// not about what it was asked: it cannot be reached, does not know who the caller is,
+// does not let the caller make the call, or does not know the call.
+func (e *Error) IsAboutServer() bool {
+	switch {
+	case e.Code == codes.Unavailable, e.Code == codes.Unauthenticated:
+		return true
+	case e.Reason == execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED:
+		return e.Code != codes.Unknown
+	}
+	return e.Reason == execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED
+}
+
 // GRPCStatus returns the status the error was made from.
 func (e *Error) GRPCStatus() *status.Status { return e.status }
 

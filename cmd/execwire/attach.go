@@ -73,15 +73,14 @@ Exit codes of attach itself are those of run.`,
 }
 
 func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byte, id string, std streams) error {
-	described, err := c.Processes().GetProcess(ctx, &execwirev1.GetProcessRequest{SessionId: flags.remote.session, ProcessId: id})
+	process := client.ProcessRef{SessionID: flags.remote.session, ProcessID: id, AfterSeq: flags.since}
+	described, err := c.GetProcess(ctx, process)
 	if err != nil {
 		return err
 	}
-	terminal := described.GetProcess().GetHasTerminal() &&
-		described.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_RUNNING
-	process := client.ProcessRef{SessionID: flags.remote.session, ProcessID: id, AfterSeq: flags.since}
+	terminal := described.GetHasTerminal() && described.GetState() == execwirev1.ProcessState_PROCESS_STATE_RUNNING
 	if terminal && !flags.hasSince {
-		process.AfterSeq = described.GetProcess().GetLastSeq()
+		process.AfterSeq = described.GetLastSeq()
 	}
 	options := client.RunOptions{Stdout: std.out, Stderr: std.err, OnGap: func(gap *execwirev1.OutputGap) {
 		fmt.Fprintf(std.err, "execwire: %s bytes of output are missing here: they are not kept any more\n", droppedWords(gap))

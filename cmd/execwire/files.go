@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"google.golang.org/grpc/codes"
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -88,8 +87,7 @@ func isFatal(err error) bool {
 	case !errors.As(err, &answer):
 		return !isAbout(err)
 	}
-	return answer.Reason == 0 && answer.Code != codes.Unknown || answer.Code == codes.Unavailable ||
-		answer.Code == codes.Unauthenticated || answer.Reason == execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED
+	return answer.IsAboutServer()
 }
 
 // isAbout is whether an error of this machine is about a file.

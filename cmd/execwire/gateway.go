@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/daemon"
@@ -93,12 +92,12 @@ func runGateway(command *cobra.Command, flags gatewayFlags, std streams) error {
 	}
 	ctx, _, stop := stopSignals(logger, nil)
 	defer stop()
-	upstream, err := connectUpstream(ctx, flags.connect)
+	upstream, err := awaitUpstream(ctx, client.Connect, flags.connect)
 	if err != nil {
 		return explainDial(err)
 	}
 	defer func() { _ = upstream.Close() }()
-	if err := expectKnown(ctx, upstream); err != nil {
+	if err := expectKnown(ctx, client.New(upstream)); err != nil {
 		return err
 	}
 	mem := keepMemory()
@@ -122,13 +121,15 @@ const (
 
 var errNoUpstream = errors.New("the server did not answer in time")
 
-// connectUpstream connects to the server. One that is not there yet is waited
-// for.
-func connectUpstream(ctx context.Context, flags connectFlags) (*grpc.ClientConn, error) {
+// awaitUpstream calls connect, which is that of package client, until the server is
+// there.
+func awaitUpstream[C any](
+	ctx context.Context, connect func(context.Context, string, ...client.Option) (C, error), flags connectFlags,
+) (C, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, upstreamPatience, errNoUpstream)
 	defer cancel()
 	for {
-		conn, err := client.Connect(ctx, flags.server, flags.options()...)
+		conn, err := connect(ctx, flags.server, flags.options()...)
 		absent := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 		if err == nil || !absent || errors.As(err, new(*client.CredentialError)) {
 			return conn, err
@@ -138,18 +139,17 @@ func connectUpstream(ctx context.Context, flags connectFlags) (*grpc.ClientConn,
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return nil, err
+			return conn, err
 		}
 	}
 }
 
 // expectKnown returns an error if the server does not know who this gateway is,
 // which would let clients in whom it cannot serve.
-func expectKnown(ctx context.Context, upstream *grpc.ClientConn) error {
+func expectKnown(ctx context.Context, upstream *client.Client) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, upstreamPatience, errNoUpstream)
 	defer cancel()
-	_, err := execwirev1.NewEnvironmentServiceClient(upstream).GetEnvironment(ctx, &execwirev1.GetEnvironmentRequest{})
-	err = client.FromRPC(err)
+	_, err := upstream.Describe(ctx)
 	switch client.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
 		return &exitError{code: codeFailed, err: err, hint: doorHint(err)}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -111,22 +111,16 @@ func kill(ctx context.Context, c *client.Client, flags killFlags, signal execwir
 }
 
 func sendSignal(ctx context.Context, c *client.Client, flags killFlags, signal execwirev1.Signal, id string) killed {
-	_, err := c.Processes().SignalProcess(ctx, &execwirev1.SignalProcessRequest{
-		SessionId: flags.remote.session, ProcessId: id, Signal: signal})
-	if err != nil {
+	process := client.ProcessRef{SessionID: flags.remote.session, ProcessID: id}
+	if err := c.Signal(ctx, process, syscall.Signal(signal)); err != nil {
 		return notKilled(id, err)
 	}
 	return killed{ID: id, Signal: signalName(signal)}
 }
 
 func terminate(ctx context.Context, c *client.Client, flags killFlags, id string) killed {
-	termination := &execwirev1.Termination{Mode: &execwirev1.Termination_Graceful{
-		Graceful: &execwirev1.GracefulTermination{Timeout: durationpb.New(flags.timeout)}}}
-	if flags.force {
-		termination.Mode = &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}
-	}
-	response, err := c.Processes().TerminateProcess(ctx, &execwirev1.TerminateProcessRequest{
-		SessionId: flags.remote.session, ProcessId: id, Termination: termination})
+	process := client.ProcessRef{SessionID: flags.remote.session, ProcessID: id}
+	response, err := c.Terminate(ctx, process, client.Termination{Force: flags.force, Timeout: &flags.timeout})
 	if err != nil {
 		return notKilled(id, err)
 	}

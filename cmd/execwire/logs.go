@@ -122,10 +122,9 @@ func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef
 func readKept(
 	ctx context.Context, c *client.Client, process client.ProcessRef, do func(*execwirev1.ProcessEvent) error,
 ) (uint64, error) {
-	request := &execwirev1.ReadOutputRequest{
-		SessionId: process.SessionID, ProcessId: process.ProcessID, AfterSeq: process.AfterSeq}
+	after := process.AfterSeq
 	for until := uint64(0); ; {
-		page, err := c.Processes().ReadOutput(ctx, request)
+		page, err := c.ReadOutput(ctx, process, client.ReadOptions{AfterSeq: after})
 		if err != nil {
 			return 0, err
 		}
@@ -137,9 +136,8 @@ func readKept(
 				return 0, err
 			}
 		}
-		request.AfterSeq = page.GetNextAfterSeq()
-		if request.AfterSeq >= until || len(page.GetEvents()) == 0 {
-			return request.AfterSeq, nil
+		if after = page.GetNextAfterSeq(); after >= until || len(page.GetEvents()) == 0 {
+			return after, nil
 		}
 	}
 }

@@ -57,15 +57,22 @@ sandbox_denied.`,
 
 func ps(ctx context.Context, c *client.Client, flags psFlags, std streams) error {
 	var rows [][]string
-	err := eachProcess(ctx, c, flags.remote.session, func(p *execwirev1.Process) error {
+	for p, err := range c.ListProcesses(ctx, flags.remote.session) {
 		switch {
-		case !flags.all && p.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED:
-			return nil
-		case flags.json:
-			return printJSON(std.out, describeProcess(p))
-		case flags.quiet:
-			_, err := fmt.Fprintln(std.out, shown(p.GetProcessId()))
+		case err != nil:
 			return err
+		case !flags.all && p.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED:
+			continue
+		case flags.json:
+			if err := printJSON(std.out, describeProcess(p)); err != nil {
+				return err
+			}
+			continue
+		case flags.quiet:
+			if _, err := fmt.Fprintln(std.out, shown(p.GetProcessId())); err != nil {
+				return err
+			}
+			continue
 		}
 		rows = append(rows, []string{
 			shown(p.GetProcessId()),
@@ -75,29 +82,9 @@ func ps(ctx context.Context, c *client.Client, flags psFlags, std streams) error
 			exitWord(p.GetExit()),
 			commandLine(p.GetArgv()),
 		})
+	}
+	if flags.json || flags.quiet {
 		return nil
-	})
-	if err != nil || flags.json || flags.quiet {
-		return err
 	}
 	return printTable(std.out, []string{"ID", "STATE", "PID", "AGE", "EXIT", "COMMAND"}, rows)
-}
-
-// eachProcess goes through all pages of a session's processes.
-func eachProcess(ctx context.Context, c *client.Client, session string, do func(*execwirev1.Process) error) error {
-	request := &execwirev1.ListProcessesRequest{SessionId: session}
-	for {
-		page, err := c.Processes().ListProcesses(ctx, request)
-		if err != nil {
-			return err
-		}
-		for _, p := range page.GetProcesses() {
-			if err := do(p); err != nil {
-				return err
-			}
-		}
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-			return nil
-		}
-	}
 }

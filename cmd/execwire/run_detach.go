@@ -31,18 +31,18 @@ func runDetached(command *cobra.Command, flags runFlags, process *execwirev1.Sta
 	if err := findWritable(command.Context(), c, flags.confine); err != nil {
 		return err
 	}
-	started, err := c.Processes().StartProcess(command.Context(), process)
+	started, err := c.StartDetached(command.Context(), process)
 	if err != nil {
-		return explainStart(client.FromRPC(err), flags)
+		return explainStart(err, flags)
 	}
 	if !flags.json {
-		_, err = fmt.Fprintln(std.out, started.GetProcess().GetProcessId())
+		_, err = fmt.Fprintln(std.out, started.GetProcessId())
 		return err
 	}
 	return printJSON(std.out, struct {
 		ID  string `json:"id"`
 		PID int32  `json:"pid"`
-	}{started.GetProcess().GetProcessId(), started.GetProcess().GetPid()})
+	}{started.GetProcessId(), started.GetPid()})
 }
 
 // explainStart adds to explainRun what to do when there was no answer.

@@ -53,8 +53,7 @@ session, which comes back empty.` + remoteHelp,
 		Args:    idArguments("session", 1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return withServer(command.Context(), flags, func(c *client.Client) error {
-				_, err := c.Sessions().CloseSession(command.Context(), &execwirev1.CloseSessionRequest{SessionId: arguments[0]})
-				return err
+				return c.CloseSession(command.Context(), arguments[0])
 			})
 		},
 	}
@@ -90,9 +89,7 @@ back what it could.` + remoteHelp,
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return withServer(command.Context(), flags, func(c *client.Client) error {
-				_, err := c.Sessions().GrantSession(command.Context(), &execwirev1.GrantSessionRequest{
-					SessionId: arguments[0], Principal: arguments[1], Access: accesses[arguments[2]]})
-				return err
+				return c.GrantSession(command.Context(), arguments[0], arguments[1], accesses[arguments[2]])
 			})
 		},
 	}
@@ -137,25 +134,18 @@ func describeSession(s *execwirev1.Session) sessionObject {
 
 func sessions(ctx context.Context, c *client.Client, asJSON bool, std streams) error {
 	var rows [][]string
-	request := &execwirev1.ListSessionsRequest{}
-	for {
-		page, err := c.Sessions().ListSessions(ctx, request)
+	for s, err := range c.ListSessions(ctx) {
 		if err != nil {
 			return err
 		}
-		for _, s := range page.GetSessions() {
-			object := describeSession(s)
-			if asJSON {
-				if err := printJSON(std.out, object); err != nil {
-					return err
-				}
-				continue
+		object := describeSession(s)
+		if asJSON {
+			if err := printJSON(std.out, object); err != nil {
+				return err
 			}
-			rows = append(rows, object.row())
+			continue
 		}
-		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-			break
-		}
+		rows = append(rows, object.row())
 	}
 	if asJSON {
 		return nil

@@ -1,0 +1,37 @@
+package architecture
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+)
+
+// stubs are the methods of client.Client that return generated stubs.
+var stubs = []string{"Processes", "Sessions", "Files"}
+
+// checkStubs finds calls past the SDK in commands: whatever they need of a server,
+// the programs of others need too.
+func checkStubs(t *tree) []string {
+	var found []string
+	for _, file := range t.files {
+		if file.test || !within(file.room, "cmd") {
+			continue
+		}
+		ast.Inspect(file.syntax, func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			selected, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			name := selected.Sel.Name
+			if len(call.Args) == 0 && slices.Contains(stubs, name) || strings.HasPrefix(name, "New") && strings.HasSuffix(name, "ServiceClient") {
+				found = append(found, t.at(node.Pos(), "%s in %s: give package client a method for it", name, file.room))
+			}
+			return true
+		})
+	}
+	return found
+}
