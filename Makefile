@@ -106,6 +106,17 @@ bench-hostile: ## measure what attacks cost a neighbour and write the table of d
 bench-packages: ## run the benchmarks of single packages
 	go test -run '^$$' -bench . -benchmem ./client ./gateway/... ./internal/... ./relay ./server
 
+# --- SDKs ------------------------------------------------------------------
+
+test: test-typescript
+
+# Against the real server and hub, with the compiler and the packages that the lock
+# file pins.
+.PHONY: test-typescript
+test-typescript: bin/execwire bin/execwire-hub ## test the SDK for TypeScript
+	scripts/install-node-packages sdk/typescript examples/mcp
+	node sdk/typescript/scripts/test.mjs
+
 # --- check -----------------------------------------------------------------
 
 .PHONY: check

@@ -1,0 +1,24 @@
+// Builds dist/ from src/ and gen/ts of the repository. npm runs it when the package is
+// installed from its folder or packed; a package from a tarball is built already.
+import { execFileSync } from "node:child_process";
+import { cpSync, existsSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const run = (program, ...args) => execFileSync(program, args, { cwd: root, stdio: ["ignore", "inherit", "inherit"] });
+
+const generated = join(root, "../../gen/ts/execwire");
+if (existsSync(generated)) {
+  rmSync(join(root, "src/gen"), { recursive: true, force: true });
+  cpSync(generated, join(root, "src/gen/execwire"), { recursive: true });
+} else if (!existsSync(join(root, "src/gen/execwire"))) {
+  throw new Error(`${generated} is missing: build the package in a checkout of the repository`);
+}
+const compiler = join(root, "node_modules/.bin/tsc");
+if (!existsSync(compiler)) {
+  // npm links a folder without installing what it depends on.
+  run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error");
+}
+rmSync(join(root, "dist"), { recursive: true, force: true });
+run(process.execPath, compiler, "--project", "tsconfig.json");

@@ -1,0 +1,77 @@
+import { UsageError } from "./errors.js";
+
+/** Where a server is, and how it is spoken to. */
+export type Address =
+  | { readonly kind: "tcp"; readonly host: string; readonly port: number; readonly tls: boolean }
+  | { readonly kind: "unix"; readonly path: string }
+  | { readonly kind: "relay" }
+  | { readonly kind: "local" };
+
+const howToWrite =
+  "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, relay+wss://HOST/executor/ID?role=harness or local:";
+
+/** Reads the URL of a server. */
+export function parseAddress(url: string): Address {
+  if (url === "" || url === "local:") {
+    return { kind: "local" };
+  }
+  let parsed: URL;
+  try {
+    parsed = new URL(url);
+  } catch {
+    throw bad(url, howToWrite);
+  }
+  const { protocol, hostname, port, pathname } = parsed;
+  switch (protocol) {
+    case "grpc:":
+    case "grpcs:": {
+      const shape = `${protocol}//HOST:PORT`;
+      if (hostname === "" || port === "") {
+        throw bad(url, `host and port are required: ${shape}`);
+      }
+      if (pathname.replaceAll("/", "") !== "" || parsed.search !== "" || parsed.username !== "" || parsed.password !== "") {
+        throw bad(url, `nothing may follow or precede host and port: ${shape}`);
+      }
+      return { kind: "tcp", host: hostname.replace(/^\[|\]$/g, ""), port: Number(port), tls: protocol === "grpcs:" };
+    }
+    case "unix:":
+      if (hostname !== "" || !pathname.startsWith("/")) {
+        throw bad(url, "the path must be absolute: unix:///PATH");
+      }
+      return { kind: "unix", path: decodeURIComponent(pathname) };
+    case "relay+ws:":
+    case "relay+wss:":
+      return { kind: "relay" };
+    case "ws:":
+    case "wss:":
+    case "stdio:":
+      throw bad(url, `this package speaks gRPC alone, and ${protocol} is for others; ${howToWrite}`);
+    default:
+      throw bad(url, howToWrite);
+  }
+}
+
+/** Makes the URL of an executor that is reached through a hub, https://HOST or http://HOST. */
+export function relayUrl(hub: string, executorId: string): string {
+  let parsed: URL;
+  try {
+    parsed = new URL(hub);
+  } catch {
+    throw bad(hub, "write it as https://HOST");
+  }
+  if (parsed.protocol !== "https:" && parsed.protocol !== "http:") {
+    throw bad(hub, "write it as https://HOST");
+  }
+  const scheme = parsed.protocol === "https:" ? "relay+wss" : "relay+ws";
+  const prefix = parsed.pathname.replace(/\/+$/, "");
+  return `${scheme}://${parsed.host}${prefix}/executor/${encodeURIComponent(executorId)}?role=harness`;
+}
+
+/** The URL without what may be a secret in it. */
+export function shown(url: string): string {
+  return url.replace(/\?.*$/, "").replace(/\/\/[^/@]*@/, "//");
+}
+
+function bad(url: string, problem: string): UsageError {
+  return new UsageError(`failed to parse server URL ${JSON.stringify(shown(url))}: ${problem}`);
+}

@@ -1,0 +1,104 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import { ChangedError, DigestError, makeError, ProtocolError } from "./errors.js";
+import type { FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
+import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
+import { type Path, pathFields, shownPath } from "./paths.js";
+import { Attempts } from "./retry.js";
+import type { Rpc } from "./rpc.js";
+
+/** What part of a file is downloaded. By default it is all of it. */
+export interface DownloadOptions {
+  /** Where to begin, in bytes from the start. */
+  readonly offset?: number;
+  /** How many bytes to get at most. */
+  readonly length?: number;
+  /** The version that the file has to have, of the metadata that was told before. */
+  readonly ifVersion?: string;
+  /** Called once, before the first byte, with what the file is. */
+  readonly onHead?: (metadata: FileMetadata | undefined) => void;
+  readonly signal?: AbortSignal;
+}
+
+/** What a download came to: what its iteration returns. */
+export interface Downloaded {
+  readonly size: number;
+  /** The digest of what was downloaded. */
+  readonly sha256: Uint8Array;
+  /** What the file was at first. */
+  readonly metadata: FileMetadata | undefined;
+}
+
+/**
+ * Downloads a file, or a part of it, piece by piece. A lost connection is resumed, with the same
+ * version of the file; a file that is changed meanwhile throws {@link ChangedError}, and what
+ * arrived otherwise than it was sent {@link DigestError}. Whoever does not read holds the download up.
+ */
+export async function* download(
+  rpc: Rpc,
+  path: Path,
+  options: DownloadOptions,
+  sandbox: SandboxPolicy | undefined,
+): AsyncGenerator<Uint8Array, Downloaded, undefined> {
+  const name = shownPath(path);
+  const whole = createHash("sha256");
+  const attempts = new Attempts();
+  let metadata: FileMetadata | undefined;
+  let size = 0;
+  let began = false;
+  for (;;) {
+    try {
+      const part = createHash("sha256");
+      let ended = false;
+      const request = {
+        ...pathFields(path),
+        offset: BigInt((options.offset ?? 0) + size),
+        wantSha256: true,
+        ifVersion: size > 0 ? (metadata?.version ?? "") : (options.ifVersion ?? ""),
+        ...(options.length !== undefined && { length: BigInt(options.length - size) }),
+        ...(sandbox && { sandbox }),
+      };
+      for await (const { message } of rpc.stream((call) => rpc.stubs.files.downloadFile(request, call), options.signal)) {
+        if (message.case === "head") {
+          if (!began) {
+            began = true;
+            metadata = message.value.metadata;
+            options.onHead?.(metadata);
+          }
+        } else if (message.case === "data") {
+          const data = message.value;
+          if (!began || ended || (options.length !== undefined && size + data.length > options.length)) {
+            throw new ProtocolError(`it sent data of ${name} that it was not asked for`);
+          }
+          part.update(data);
+          whole.update(data);
+          size += data.length;
+          attempts.progress();
+          attempts.lostAt = undefined;
+          yield data;
+        } else if (message.case === "end") {
+          ended = true;
+          const { sha256, changed } = message.value;
+          const digest = part.digest();
+          if (sha256.length !== digest.length || !timingSafeEqual(digest, sha256)) {
+            throw new DigestError(name);
+          }
+          if (changed) {
+            throw makeError("ABORTED", `${name} was changed while it was read`, {
+              reason: "FILE_CHANGED",
+              metadata: {},
+              fields: [],
+              resource: name,
+              retryAfterMs: 0,
+            }) as ChangedError;
+          }
+        }
+      }
+      if (!ended) {
+        throw new ProtocolError(`it did not say that ${name} is whole`);
+      }
+      return { size, sha256: whole.digest(), metadata };
+    } catch (error) {
+      await rpc.again(attempts, error, options.signal);
+    }
+  }
+}

@@ -1,0 +1,354 @@
+import { createWriteStream } from "node:fs";
+import { rename, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { finished } from "node:stream/promises";
+import { ProtocolError, TruncatedError } from "./errors.js";
+import { type DownloadOptions, type Downloaded, download } from "./download.js";
+import { FileType as TypeNumber, type FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
+import { WatchChangeKind, WatchLostReason } from "./gen/execwire/v1/filesystem_watch_pb.js";
+import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
+import { isName, pairFields, type Path, pathFields, shownPath, targetFields } from "./paths.js";
+import type { Rpc } from "./rpc.js";
+import { dateOf, durationOf } from "./time.js";
+import { type Content, upload, type Uploaded, type UploadOptions } from "./upload.js";
+
+/** What a name stands for. "unknown" of a link that leads to nothing. */
+export type FileType = "file" | "directory" | "symlink" | "fifo" | "socket" | "character_device" | "block_device" | "unknown";
+
+/** What a file is. */
+export interface FileInfo {
+  readonly type: FileType;
+  /** Whether the path itself is a link. */
+  readonly isSymlink: boolean;
+  readonly size: number;
+  /** The permission bits with set-user-ID, set-group-ID and sticky. */
+  readonly mode: number;
+  readonly userId: number;
+  readonly groupId: number;
+  readonly modifyTime: Date | undefined;
+  /** Stays the same while the file does. */
+  readonly version: string;
+  /** Where a link leads, as written in it; only with noFollow. */
+  readonly linkTarget: string;
+  /** The digest of a regular file; only if it was asked for. */
+  readonly sha256: Uint8Array | undefined;
+  /** All that the server says. */
+  readonly metadata: FileMetadata;
+}
+
+/** A name in a directory. */
+export interface DirectoryEntry {
+  /** The name, with U+FFFD for what is not UTF-8 in it; then rawName has its bytes. */
+  readonly name: string;
+  readonly rawName: Uint8Array | undefined;
+  readonly type: FileType;
+  /** The type, or that of what a link leads to. */
+  readonly targetType: FileType;
+}
+
+/** Something below a directory. */
+export interface WalkEntry {
+  /** The path relative to the directory, with U+FFFD for what is not UTF-8 in it; then rawPath has its bytes. */
+  readonly path: string;
+  readonly rawPath: Uint8Array | undefined;
+  readonly type: FileType;
+  /** Its metadata and where a link leads, if that was asked for. */
+  readonly metadata: FileMetadata | undefined;
+  readonly linkTarget: string;
+}
+
+/** What of a tree is told. */
+export interface WalkOptions {
+  /** How deep directories are read; 0 reads the directory itself alone. */
+  readonly maxDepth?: number;
+  /** Patterns of what is neither told nor read, in the notation of .gitignore. */
+  readonly ignore?: readonly string[];
+  readonly metadata?: boolean;
+  /** Called for directories that could not be read. Absent leaves them out in silence. */
+  readonly onFailed?: (path: string, message: string) => void;
+  readonly signal?: AbortSignal;
+}
+
+/** What of a directory is watched. */
+export interface WatchOptions {
+  /** Watches all that is below too. */
+  readonly recursive?: boolean;
+  readonly ignore?: readonly string[];
+  /** For how long nothing must happen before changes are told, in milliseconds. Absent is 50. */
+  readonly settleMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Something that a watch has to tell. */
+export type WatchEvent =
+  /** The first: what happens after it is told. Whoever needs to know what there is lists it now. */
+  | { readonly type: "started" }
+  | { readonly type: "changes"; readonly changes: readonly WatchChange[] }
+  /** Changes were lost: everything has to be looked at again. */
+  | { readonly type: "overflow" }
+  /** A directory, "" being the one that is watched, is not watched any more. */
+  | { readonly type: "lost"; readonly path: string; readonly reason: string; readonly message: string };
+
+/** What happened to a name. */
+export interface WatchChange {
+  readonly path: string;
+  readonly rawPath: Uint8Array | undefined;
+  readonly kind: "created" | "modified" | "metadata" | "removed";
+  /** What it stands for now; "unknown" if it is gone. */
+  readonly type: FileType;
+}
+
+interface Signalled {
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * The files of a server's machine. Paths are absolute; what is not UTF-8 is given as bytes.
+ * Calls that may be repeated go on after a lost connection; errors are those of the server,
+ * such as PathNotFoundError.
+ */
+export class FileSystem {
+  /** @internal */
+  constructor(private readonly rpc: Rpc, private readonly sandbox: SandboxPolicy | undefined) {}
+
+  /** Returns the content of a file, of any size that fits into memory. */
+  async read(path: Path, options: DownloadOptions = {}): Promise<Uint8Array> {
+    const pieces: Uint8Array[] = [];
+    for await (const piece of this.download(path, options)) {
+      pieces.push(piece);
+    }
+    return Buffer.concat(pieces);
+  }
+
+  /** Returns the content of a file as text. */
+  async readText(path: Path, options: DownloadOptions = {}): Promise<string> {
+    return new TextDecoder().decode(await this.read(path, options));
+  }
+
+  /** Gives a file a content, in one step. The same as `upload`. */
+  async write(path: Path, content: Content, options: UploadOptions = {}): Promise<Uploaded> {
+    return this.upload(path, content, options);
+  }
+
+  /**
+   * Gives a file the content that is given: text, bytes, pieces, or `{ file }` of this machine. It
+   * takes the place of what was there when it is whole and has arrived unchanged; a failure
+   * leaves what was there. A lost connection is resumed from what the server has received.
+   */
+  upload(path: Path, content: Content, options: UploadOptions = {}): Promise<Uploaded> {
+    return upload(this.rpc, path, content, options, this.sandbox);
+  }
+
+  /** Iterates over the content of a file. Its last result, `done`, has the digest. */
+  download(path: Path, options: DownloadOptions = {}): AsyncGenerator<Uint8Array, Downloaded, undefined> {
+    return download(this.rpc, path, options, this.sandbox);
+  }
+
+  /** Downloads a file to one of this machine, which appears there when it is whole. */
+  async downloadFile(path: Path, file: string, options: DownloadOptions = {}): Promise<Downloaded> {
+    const partial = join(dirname(file), `.${basename(file)}.${crypto.randomUUID()}`);
+    const to = createWriteStream(partial, { flags: "wx" });
+    const closed = finished(to);
+    closed.catch(() => undefined);
+    try {
+      const pieces = this.download(path, options);
+      for (;;) {
+        const piece = await pieces.next();
+        if (piece.done) {
+          to.end();
+          await closed;
+          await rename(partial, file);
+          return piece.value;
+        }
+        if (!to.write(piece.value)) {
+          await Promise.race([new Promise<void>((resolve) => to.once("drain", () => resolve())), closed]);
+        }
+      }
+    } catch (error) {
+      to.destroy();
+      await rm(partial, { force: true });
+      throw error;
+    }
+  }
+
+  /** Describes what a path leads to, or with noFollow the path itself, should it be a link; with sha256 it has the server read the file too. */
+  async stat(path: Path, options: Signalled & { readonly noFollow?: boolean; readonly sha256?: boolean } = {}): Promise<FileInfo> {
+    const request = { ...this.on(path), noFollow: options.noFollow ?? false, wantSha256: options.sha256 ?? false };
+    const response = await this.rpc.repeat((call) => this.rpc.stubs.files.getMetadata(request, call), options.signal);
+    const { metadata } = response;
+    if (!metadata) {
+      throw new ProtocolError(`it did not say what ${shownPath(path)} is`);
+    }
+    return {
+      type: typeName(metadata.type),
+      isSymlink: metadata.isSymlink,
+      size: Number(metadata.size),
+      mode: metadata.mode,
+      userId: metadata.userId,
+      groupId: metadata.groupId,
+      modifyTime: dateOf(metadata.modifyTime),
+      version: metadata.version,
+      linkTarget: response.linkTarget,
+      sha256: response.sha256.length > 0 ? response.sha256 : undefined,
+      metadata,
+    };
+  }
+
+  /** Whether a path leads to something. */
+  async exists(path: Path, options: Signalled = {}): Promise<boolean> {
+    try {
+      await this.stat(path, options);
+      return true;
+    } catch (error) {
+      if (error instanceof Error && "reason" in error && error.reason === "PATH_NOT_FOUND") {
+        return false;
+      }
+      throw error;
+    }
+  }
+
+  /** Returns the entries of a directory, in no particular order. */
+  list(path: Path, options: Signalled = {}): Promise<DirectoryEntry[]> {
+    return this.rpc.repeat(async (call) => {
+      const entries: DirectoryEntry[] = [];
+      for await (const message of this.rpc.stubs.files.readDirectory(this.on(path), call)) {
+        for (const entry of message.entries) {
+          if (!isName(entry.name)) {
+            throw new ProtocolError(`${JSON.stringify(entry.name)} in ${shownPath(path)} is no name`);
+          }
+          entries.push({ name: entry.name, rawName: rawOrNone(entry.rawName), type: typeName(entry.type), targetType: typeName(entry.targetType) });
+        }
+      }
+      return entries;
+    }, options.signal);
+  }
+
+  /** Makes a directory; recursive makes missing parents too, and takes one that exists as good. */
+  async mkdir(path: Path, options: Signalled & { readonly recursive?: boolean; readonly permissions?: number } = {}): Promise<void> {
+    const { recursive = false, permissions } = options;
+    const request = { ...this.on(path), recursive, ...(permissions !== undefined && { permissions }) };
+    await this.rpc[recursive ? "repeat" : "call"]((call) => this.rpc.stubs.files.createDirectory(request, call), options.signal);
+  }
+
+  /** Removes a file, a link or an empty directory; recursive a directory with all that is in it. With ignoreMissing one that is not there is as good. */
+  async remove(path: Path, options: Signalled & { readonly recursive?: boolean; readonly ignoreMissing?: boolean } = {}): Promise<void> {
+    const { recursive = false, ignoreMissing = false } = options;
+    const request = { ...this.on(path), recursive, ignoreMissing };
+    await this.rpc[ignoreMissing ? "repeat" : "call"]((call) => this.rpc.stubs.files.removePath(request, call), options.signal);
+  }
+
+  /** Gives what is at one path another one, in one step; noReplace fails if anything is there. */
+  async rename(source: Path, destination: Path, options: Signalled & { readonly noReplace?: boolean } = {}): Promise<void> {
+    const request = { ...pairFields(source, destination), ...this.confined, noReplace: options.noReplace ?? false };
+    await this.rpc.call((call) => this.rpc.stubs.files.renamePath(request, call), options.signal);
+  }
+
+  /** Copies a file, or a link as a link, on the server; recursive a directory. Returns how many special files were left out. */
+  async copy(source: Path, destination: Path, options: Signalled & { readonly recursive?: boolean } = {}): Promise<number> {
+    const request = { ...pairFields(source, destination), ...this.confined, recursive: options.recursive ?? false };
+    const response = await this.rpc.call((call) => this.rpc.stubs.files.copyPath(request, call), options.signal);
+    return Number(response.omittedSpecialFiles);
+  }
+
+  /** Makes a link that leads to a target. Nothing must be at its path. */
+  async symlink(target: Path, path: Path, options: Signalled = {}): Promise<void> {
+    await this.rpc.call((call) => this.rpc.stubs.files.createSymlink({ ...this.on(path), ...targetFields(target) }, call), options.signal);
+  }
+
+  /** Returns the path of what a path leads to, without links. */
+  async realpath(path: Path, options: Signalled = {}): Promise<Path> {
+    const response = await this.rpc.repeat((call) => this.rpc.stubs.files.canonicalizePath(this.on(path), call), options.signal);
+    return response.rawPath.length > 0 ? response.rawPath : response.path;
+  }
+
+  /**
+   * Iterates over all that is below a directory, a level after the other; links are told and not
+   * followed. Throws {@link TruncatedError} at the end if not all was told. It is not resumed
+   * after a lost connection.
+   */
+  async *walk(path: Path, options: WalkOptions = {}): AsyncGenerator<WalkEntry, void, undefined> {
+    const { maxDepth, ignore = [], metadata = false, onFailed } = options;
+    const request = { ...this.on(path), ignore: [...ignore], wantMetadata: metadata, ...(maxDepth !== undefined && { maxDepth }) };
+    let ended = false;
+    let truncated = false;
+    for await (const { message } of this.rpc.stream((call) => this.rpc.stubs.files.walkDirectory(request, call), options.signal)) {
+      if (message.case === "entries") {
+        for (const entry of message.value.entries) {
+          if (!entry.path.split("/").every(isName)) {
+            throw new ProtocolError(`${JSON.stringify(entry.path)} is no path below ${shownPath(path)}`);
+          }
+          yield { path: entry.path, rawPath: rawOrNone(entry.rawPath), type: typeName(entry.type), metadata: entry.metadata, linkTarget: entry.linkTarget };
+        }
+      } else if (message.case === "error") {
+        onFailed?.(message.value.path, message.value.message);
+      } else if (message.case === "end") {
+        ended = true;
+        truncated = message.value.truncated;
+      }
+    }
+    if (!ended) {
+      throw new ProtocolError(`it ended the walk of ${shownPath(path)} without an end`);
+    }
+    if (truncated) {
+      throw new TruncatedError("there are more directories than the server reads at once: walk a part at a time");
+    }
+  }
+
+  /**
+   * Iterates over what happens in a directory, until the loop is left or the directory is gone.
+   * After a lost connection nobody can say what happened meanwhile: it throws, and whoever goes on
+   * begins a new one and looks at everything.
+   */
+  async *watch(path: Path, options: WatchOptions = {}): AsyncGenerator<WatchEvent, void, undefined> {
+    const { recursive = false, ignore = [], settleMs } = options;
+    const request = { ...this.on(path), recursive, ignore: [...ignore], ...(settleMs !== undefined && { settle: durationOf("settleMs", settleMs) }) };
+    for await (const { event } of this.rpc.stream((call) => this.rpc.stubs.files.watchDirectory(request, call), options.signal)) {
+      switch (event.case) {
+        case "started":
+        case "overflow":
+          yield { type: event.case };
+          break;
+        case "changes":
+          yield {
+            type: "changes",
+            changes: event.value.changes.map((change) => ({
+              path: change.path,
+              rawPath: rawOrNone(change.rawPath),
+              kind: (WatchChangeKind[change.kind] ?? "modified").toLowerCase() as WatchChange["kind"],
+              type: typeName(change.type),
+            })),
+          };
+          break;
+        case "lost":
+          yield {
+            type: "lost",
+            path: event.value.path,
+            reason: (WatchLostReason[event.value.reason] ?? "unspecified").toLowerCase(),
+            message: event.value.message,
+          };
+          break;
+      }
+    }
+    throw new ProtocolError(`it ended the watch of ${shownPath(path)} without a reason`);
+  }
+
+  private on(path: Path): { path: string; rawPath: Uint8Array; sandbox?: SandboxPolicy } {
+    return { ...pathFields(path), ...this.confined };
+  }
+
+  private get confined(): { sandbox?: SandboxPolicy } {
+    return this.sandbox ? { sandbox: this.sandbox } : {};
+  }
+}
+
+function rawOrNone(raw: Uint8Array): Uint8Array | undefined {
+  return raw.length > 0 ? raw : undefined;
+}
+
+function typeName(type: TypeNumber): FileType {
+  const name = TypeNumber[type];
+  if (name === undefined || type === TypeNumber.UNSPECIFIED) {
+    return "unknown";
+  }
+  return type === TypeNumber.REGULAR ? "file" : (name.toLowerCase() as FileType);
+}

@@ -1,0 +1,69 @@
+import { LostError, ProtocolError, ExecwireError } from "./errors.js";
+import { EventTracker, type ProcessEvent } from "./events.js";
+import type { ProcessEvent as EventMessage } from "./gen/execwire/v1/process_event_pb.js";
+import { Attempts } from "./retry.js";
+import type { Rpc } from "./rpc.js";
+
+/**
+ * Looks on as a process writes, until it has closed. It owns nothing and holds nothing up: where
+ * it falls behind what is kept, a gap event says so. A lost connection is resumed, and nothing
+ * is told twice.
+ */
+export async function* follow(
+  rpc: Rpc,
+  named: { sessionId: string; processId: string },
+  afterSeq: number,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<ProcessEvent, void, undefined> {
+  const tracker = new EventTracker(named.processId, afterSeq);
+  const attempts = new Attempts();
+  for (let started = false; ; ) {
+    try {
+      // A stream says nothing before there is something to say.
+      const { process } = await rpc.call((call) => rpc.stubs.processes.getProcess(named, call), signal);
+      started = true;
+      attempts.lostAt = undefined;
+      if (process) {
+        tracker.meet(process);
+      }
+      if (!tracker.closed) {
+        yield* watch(rpc, named, tracker, attempts, signal);
+      }
+      return;
+    } catch (error) {
+      const gone = error instanceof ExecwireError && (error.reason === "PROCESS_NOT_FOUND" || error.reason === "SESSION_NOT_FOUND");
+      attempts.lostAt ??= performance.now();
+      if (started && (gone || attempts.lostForMs() > rpc.resumeForMs)) {
+        const { processId } = named;
+        throw new LostError(
+          { processId, started: true, exit: tracker.exit, lastSeq: tracker.last, lostForMs: attempts.lostForMs() },
+          error,
+        );
+      }
+      await rpc.again(attempts, error, signal);
+    }
+  }
+}
+
+async function* watch(
+  rpc: Rpc,
+  named: { sessionId: string; processId: string },
+  tracker: EventTracker,
+  attempts: Attempts,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<ProcessEvent, void, undefined> {
+  const request = { ...named, afterSeq: BigInt(tracker.last) };
+  let events: EventMessage[];
+  for await ({ events } of rpc.stream((call) => rpc.stubs.processes.watchProcess(request, call), signal)) {
+    for (const message of events) {
+      const event = tracker.take(message);
+      if (event) {
+        attempts.progress();
+        yield event;
+      }
+    }
+  }
+  if (!tracker.closed) {
+    throw new ProtocolError(`the stream ended after seq ${tracker.last} without saying that the process closed`);
+  }
+}

@@ -1,0 +1,40 @@
+/**
+ * Start and control processes, and work on files, of another machine through an Execwire server.
+ *
+ * @packageDocumentation
+ */
+export { relayUrl } from "./address.js";
+export {
+  type AttachOptions,
+  Client,
+  connect,
+  type ConnectOptions,
+  launch,
+  type RunCommandOptions,
+  type StartOptions,
+} from "./client.js";
+export type { CommandOptions, TerminalSize } from "./command.js";
+export type { TlsFiles } from "./credentials.js";
+export type { Downloaded, DownloadOptions } from "./download.js";
+export * from "./errors.js";
+export type { ClosedEvent, ExitedEvent, GapEvent, OutputEvent, ProcessEvent, StreamName } from "./events.js";
+export { type Completed, describeExit, type Exit, type ExitCause, ExitError } from "./exit.js";
+export {
+  type DirectoryEntry,
+  type FileInfo,
+  FileSystem,
+  type FileType,
+  type WalkEntry,
+  type WalkOptions,
+  type WatchChange,
+  type WatchEvent,
+  type WatchOptions,
+} from "./files.js";
+export type { InteractiveOptions, KeySource, Screen } from "./interactive.js";
+export type { Path } from "./paths.js";
+export { type CommunicateOptions, type Input, Process, type Terminated, type TerminateOptions } from "./process.js";
+export type { Stubs } from "./rpc.js";
+export { sandbox, type SandboxOptions } from "./sandbox.js";
+export type { SignalName } from "./signals.js";
+export { type Content, ReadError, type Uploaded, type UploadOptions } from "./upload.js";
+export type { Condition, Waited } from "./wait.js";

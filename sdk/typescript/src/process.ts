@@ -1,0 +1,385 @@
+import { create } from "@bufbuild/protobuf";
+import type { Readable, Writable } from "node:stream";
+import { ClosedError, OutputLimitError, UsageError } from "./errors.js";
+import type { OutputEvent, ProcessEvent } from "./events.js";
+import { type Completed, type Exit } from "./exit.js";
+import { type SignalName, signalNumber } from "./signals.js";
+import { SignalTarget, type Termination, TerminationSchema, type TerminalSize as SizeMessage } from "./gen/execwire/v1/process_command_pb.js";
+import type { Process as Description } from "./gen/execwire/v1/process_pb.js";
+import { KillMethod } from "./gen/execwire/v1/process_service_pb.js";
+import type { TerminalSize } from "./command.js";
+import type { Rpc } from "./rpc.js";
+import { endTimeoutMs, type Run } from "./run.js";
+import { ProcessStreams } from "./streams.js";
+import { abortable, durationOf } from "./time.js";
+import { type Condition, type Waited, waitFor } from "./wait.js";
+
+/** How much output `run` and `communicate` gather, and as much stderr, in bytes. */
+export const defaultMaxOutputBytes = 64 << 20;
+
+/** How a process is ended. */
+export interface TerminateOptions {
+  /** Kills at once, in place of asking first. */
+  readonly force?: boolean;
+  /** How long it has to end by itself after it was asked, in milliseconds; absent is 5 s. */
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** What ending a process came to. */
+export interface Terminated {
+  /** Whether the process had not exited when the call came. */
+  readonly wasRunning: boolean;
+  /** The strongest means that was used. */
+  readonly method: "none" | "process_group" | "descendants" | "cgroup";
+  /** Whether the server made sure that no descendant is left. */
+  readonly verifiedEmpty: boolean;
+}
+
+/** What a process is given, and what is gathered of it. */
+export interface CommunicateOptions {
+  /** The most bytes of stdout, and of stderr, that are gathered: 64 MiB unless it says otherwise. */
+  readonly maxOutputBytes?: number;
+  /** Ends the wait, and the process. */
+  readonly signal?: AbortSignal;
+}
+
+/** Input for a process: all of it, or piece by piece. */
+export type Input = string | Uint8Array | AsyncIterable<Uint8Array | string> | Iterable<Uint8Array>;
+
+/**
+ * A process that this client owns: its output is delivered exactly once and in order, across
+ * lost connections, and its input as well.
+ *
+ * Output is taken in one of four ways: `events` (or iterating over the process), `output`,
+ * the Node.js streams `stdout` and `stderr`, or `communicate`. Whoever takes it paces the
+ * process, as with a pipe. Until somebody does, it waits; `wait` drops what nobody takes.
+ */
+export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
+  /** The id of the process in its session: what to attach to it by. */
+  readonly id: string;
+  /** The session; empty is the default session. */
+  readonly sessionId: string;
+  private readonly streams: ProcessStreams;
+  private taking = false;
+  private waiting = 0;
+  private discarding = false;
+  private closing: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(private readonly rpc: Rpc, private readonly run: Run, readonly description: Description, private readonly found: boolean) {
+    this.id = run.processId;
+    this.sessionId = run.sessionId;
+    this.streams = new ProcessStreams(this);
+  }
+
+  /** Its id in the operating system, for people to look at. */
+  get pid(): number {
+    return this.description.pid;
+  }
+
+  /** How it ended, once its `exited` event was taken; else undefined. */
+  get exit(): Exit | undefined {
+    return this.run.exit;
+  }
+
+  /**
+   * Iterates over all that the process does, from the first event that was not taken. An event
+   * is acknowledged when the next one is asked for. Leaving the loop takes the event it was
+   * left at; a later iteration goes on behind it. It throws {@link LostError} when what became
+   * of the process cannot be learned, after all that was received.
+   */
+  async *events(options: { signal?: AbortSignal } = {}): AsyncGenerator<ProcessEvent, void, undefined> {
+    if (this.taking) {
+      throw new UsageError("somebody takes the output of the process already: take it in one way, once");
+    }
+    this.taking = true;
+    try {
+      for (;;) {
+        const event = await this.run.take(options.signal);
+        if (!event) {
+          return;
+        }
+        yield event;
+      }
+    } finally {
+      this.taking = false;
+      this.discardSoon();
+    }
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<ProcessEvent> {
+    return this.events();
+  }
+
+  /** Iterates over what the process writes, of all its streams in their order. Throws on a gap, which only an attached process has. */
+  async *output(options: { signal?: AbortSignal } = {}): AsyncGenerator<OutputEvent, void, undefined> {
+    for await (const event of this.events(options)) {
+      if (event.type === "output") {
+        yield event;
+      } else if (event.type === "gap") {
+        throw new ClosedError(`${event.droppedBytes} bytes of output are not kept any more: iterate over events to go on behind a gap`);
+      }
+    }
+  }
+
+  /** What it writes to stdout, or to its terminal, as a stream of Node.js. The other stream is dropped unless it is read too. */
+  get stdout(): Readable {
+    return this.streams.output("stdout");
+  }
+
+  /** What it writes to stderr, as a stream of Node.js. */
+  get stderr(): Readable {
+    return this.streams.output("stderr");
+  }
+
+  /** Its input as a stream of Node.js. */
+  get stdin(): Writable {
+    return this.streams.input();
+  }
+
+  /**
+   * Writes to its input, and waits while a window of input is on the way. What was written is
+   * sent again after a lost connection, and reaches the process once. Fails with
+   * {@link StdinClosedError} when the process takes no more.
+   */
+  write(data: string | Uint8Array, options: { signal?: AbortSignal } = {}): Promise<void> {
+    return this.run.stdin.write(typeof data === "string" ? Buffer.from(data) : data, options.signal);
+  }
+
+  /** Ends its input after what was written; of a terminal by its end-of-file character. Does not wait until the process has read it. */
+  closeStdin(): Promise<void> {
+    return this.run.stdin.end();
+  }
+
+  /**
+   * Sends a signal to its process group, to the process alone, or to the foreground group of its
+   * terminal. A signal is not repeated: one whose call was cut may have arrived or not.
+   */
+  async signal(
+    signal: SignalName | number,
+    options: { target?: "group" | "process" | "foreground"; signal?: AbortSignal } = {},
+  ): Promise<void> {
+    const targets = { group: SignalTarget.GROUP, process: SignalTarget.PROCESS, foreground: SignalTarget.FOREGROUND };
+    await this.rpc.call(
+      (call) =>
+        this.rpc.stubs.processes.signalProcess(
+          { ...this.named, signal: signalNumber(signal), target: targets[options.target ?? "group"] },
+          call,
+        ),
+      options.signal,
+    );
+  }
+
+  /** Sets the size of its terminal. */
+  async resize(size: TerminalSize, options: { signal?: AbortSignal } = {}): Promise<void> {
+    const { rows, columns } = size;
+    const message: Partial<SizeMessage> = { rows, columns };
+    await this.rpc.repeat((call) => this.rpc.stubs.processes.resizeTerminal({ ...this.named, size: message as SizeMessage }, call), options.signal);
+  }
+
+  /** Ends the process and all that it started, and waits until none is left that can be found. Its last output can still be taken. */
+  async terminate(options: TerminateOptions = {}): Promise<Terminated> {
+    const response = await this.rpc.repeat(
+      (call) => this.rpc.stubs.processes.terminateProcess({ ...this.named, termination: termination(options) }, call),
+      options.signal,
+    );
+    return {
+      wasRunning: response.wasRunning,
+      method: (KillMethod[response.method] ?? "").toLowerCase().replace(/^$|unspecified/, "none") as Terminated["method"],
+      verifiedEmpty: response.verifiedEmpty,
+    };
+  }
+
+  /**
+   * Waits until it has closed: it has exited, and all of its output was taken. Output that
+   * nobody takes is dropped. The signal ends the wait, not the process.
+   */
+  async wait(options: { signal?: AbortSignal } = {}): Promise<Exit> {
+    this.waiting++;
+    this.discardSoon();
+    try {
+      await abortable(this.run.finished, options.signal);
+    } finally {
+      this.waiting--;
+    }
+    return this.run.exit as Exit;
+  }
+
+  /** Waits for something else than its end: that it says something, listens on a port, or falls silent. */
+  waitFor(condition: Condition, options: { waitMs?: number; signal?: AbortSignal } = {}): Promise<Waited> {
+    return waitFor(this.rpc, this.named, condition, options);
+  }
+
+  /** Gives it input, which ends, and gathers all of its output until it has closed. */
+  async communicate(input?: Input, options: CommunicateOptions = {}): Promise<Completed> {
+    const limit = options.maxOutputBytes ?? defaultMaxOutputBytes;
+    const gathered = { stdout: new Gathered(limit), stderr: new Gathered(limit) };
+    const stop = new AbortController();
+    const feeding = this.feed(input, stop.signal);
+    // A process may end without having read its input; what fails the input otherwise ends it.
+    let inputFailure: { error: unknown } | undefined;
+    const watched = feeding.catch(async (error: unknown) => {
+      if (!stop.signal.aborted && !this.run.stdin.refuses(error)) {
+        inputFailure = { error };
+        await this.kill(error);
+      }
+    });
+    const abort = (): void => void this.kill(options.signal?.reason);
+    options.signal?.addEventListener("abort", abort, { once: true });
+    try {
+      options.signal?.throwIfAborted();
+      for await (const event of this.events()) {
+        if (event.type === "output") {
+          gathered[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
+        }
+      }
+    } catch (error) {
+      const reason = options.signal?.aborted ? options.signal.reason : error;
+      await this.kill(reason);
+      throw inputFailure ? inputFailure.error : reason;
+    } finally {
+      options.signal?.removeEventListener("abort", abort);
+      stop.abort(new ClosedError("the process has ended"));
+      await watched;
+    }
+    options.signal?.throwIfAborted();
+    if (inputFailure) {
+      throw inputFailure.error;
+    }
+    return completed(this.run.exit as Exit, gathered.stdout.whole(), gathered.stderr.whole());
+  }
+
+  /** Gives the process up: it goes on without an owner, and keeps its last output for whoever attaches. */
+  async detach(options: { signal?: AbortSignal } = {}): Promise<void> {
+    await abortable(this.run.detach(), options.signal);
+  }
+
+  /**
+   * Ends what belongs to the handle: a process that this client started and that still runs is
+   * killed; one that it attached to is given up, and goes on. Closing twice is no error.
+   */
+  close(): Promise<void> {
+    this.closing ??= this.letGo();
+    return this.closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  private async letGo(): Promise<void> {
+    const reason = new ClosedError("the process was let go of");
+    if (this.run.closed) {
+      // The server ends the stream by the last acknowledgement, or a second later.
+      await abortable(this.run.over, AbortSignal.timeout(endTimeoutMs)).catch(() => undefined);
+    } else if (this.found && this.run.failure === undefined) {
+      await abortable(this.run.detach(), AbortSignal.timeout(endTimeoutMs)).catch(() => undefined);
+    } else if (this.run.failure === undefined) {
+      await this.kill(reason);
+    }
+    this.run.fail(reason);
+    await this.run.over;
+  }
+
+  /** @internal Kills the process, and fails whoever takes its output. */
+  async kill(reason: unknown): Promise<void> {
+    await this.run.kill(termination({ force: true }), reason);
+  }
+
+  private get named(): { sessionId: string; processId: string } {
+    return { sessionId: this.sessionId, processId: this.id };
+  }
+
+  /** Drops what nobody takes, if somebody waits. Whoever is about to take it comes first. */
+  private discardSoon(): void {
+    if (this.waiting === 0 || this.discarding) {
+      return;
+    }
+    this.discarding = true;
+    setImmediate(() => {
+      this.discarding = false;
+      if (this.waiting > 0 && !this.taking && !this.run.closed) {
+        void this.discard();
+      }
+    });
+  }
+
+  private async discard(): Promise<void> {
+    try {
+      for await (const _ of this.events()) {
+        if (this.waiting === 0) {
+          return;
+        }
+      }
+    } catch {
+      return; // whoever waits is told
+    }
+  }
+
+  private async feed(input: Input | undefined, signal: AbortSignal): Promise<void> {
+    if (typeof input === "string" || input instanceof Uint8Array) {
+      await this.write(input, { signal });
+    } else if (input !== undefined) {
+      const pieces = Symbol.asyncIterator in input ? input[Symbol.asyncIterator]() : input[Symbol.iterator]();
+      try {
+        for (;;) {
+          const piece = await abortable(Promise.resolve(pieces.next()), signal);
+          if (piece.done) {
+            break;
+          }
+          await this.write(piece.value, { signal });
+        }
+      } catch (error) {
+        void Promise.resolve(pieces.return?.()).catch(() => undefined); // it may still be in the middle of a piece
+        throw error;
+      }
+    }
+    await this.closeStdin();
+  }
+
+}
+
+/** What is gathered of a stream, up to a limit. */
+class Gathered {
+  private readonly pieces: Uint8Array[] = [];
+  private bytes = 0;
+
+  constructor(private readonly limit: number) {}
+
+  add(data: Uint8Array): void {
+    this.bytes += data.length;
+    if (this.bytes > this.limit) {
+      throw new OutputLimitError(this.limit);
+    }
+    this.pieces.push(data);
+  }
+
+  whole(): Uint8Array {
+    return Buffer.concat(this.pieces);
+  }
+}
+
+function completed(exit: Exit, stdout: Uint8Array, stderr: Uint8Array): Completed {
+  const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
+  return {
+    exit,
+    stdout,
+    stderr,
+    get stdoutText() {
+      return text(stdout);
+    },
+    get stderrText() {
+      return text(stderr);
+    },
+  };
+}
+
+function termination({ force, timeoutMs }: TerminateOptions): Termination {
+  if (force) {
+    return create(TerminationSchema, { mode: { case: "force", value: {} } });
+  }
+  return create(TerminationSchema, {
+    mode: { case: "graceful", value: timeoutMs === undefined ? {} : { timeout: durationOf("timeoutMs", timeoutMs) } },
+  });
+}

@@ -1,0 +1,97 @@
+import { type CallOptions, type Client, createClient, type Transport } from "@connectrpc/connect";
+import { ClosedError } from "./errors.js";
+import { EnvironmentService } from "./gen/execwire/v1/environment_pb.js";
+import { FileSystemService } from "./gen/execwire/v1/filesystem_pb.js";
+import { HttpService } from "./gen/execwire/v1/http_pb.js";
+import { ProcessService } from "./gen/execwire/v1/process_service_pb.js";
+import { SessionService } from "./gen/execwire/v1/session_pb.js";
+import { Attempts } from "./retry.js";
+import { fromRpc } from "./status.js";
+import { LinkedSignal } from "./time.js";
+
+/** The generated clients of a server, for what the hand-written ones do not have. */
+export interface Stubs {
+  readonly processes: Client<typeof ProcessService>;
+  readonly files: Client<typeof FileSystemService>;
+  readonly environment: Client<typeof EnvironmentService>;
+  readonly sessions: Client<typeof SessionService>;
+  readonly http: Client<typeof HttpService>;
+}
+
+/** Calls to a server that end with their client, and fail with typed errors. */
+export class Rpc {
+  readonly stubs: Stubs;
+  private readonly closing = new AbortController();
+
+  /** resumeForMs is for how long lost connections are resumed where no process has its own grace. */
+  constructor(transport: Transport, readonly resumeForMs: number) {
+    this.stubs = {
+      processes: createClient(ProcessService, transport),
+      files: createClient(FileSystemService, transport),
+      environment: createClient(EnvironmentService, transport),
+      sessions: createClient(SessionService, transport),
+      http: createClient(HttpService, transport),
+    };
+  }
+
+  /** Ends all calls, and refuses later ones, with ClosedError. */
+  close(): void {
+    this.closing.abort(new ClosedError("the client was closed"));
+  }
+
+  /** Aborts when the client is closed. */
+  get lifetime(): AbortSignal {
+    return this.closing.signal;
+  }
+
+  /** Makes one call. */
+  async call<R>(make: (options: CallOptions) => Promise<R>, signal?: AbortSignal): Promise<R> {
+    const linked = new LinkedSignal(this.lifetime, signal);
+    try {
+      linked.signal.throwIfAborted();
+      return await make({ signal: linked.signal });
+    } catch (error) {
+      linked.signal.throwIfAborted();
+      throw fromRpc(error);
+    } finally {
+      linked.dispose();
+    }
+  }
+
+  /** Makes a call that may be repeated, again and again while the connection is lost. */
+  async repeat<R>(make: (options: CallOptions) => Promise<R>, signal?: AbortSignal): Promise<R> {
+    const attempts = new Attempts();
+    for (;;) {
+      try {
+        return await this.call(make, signal);
+      } catch (error) {
+        await this.again(attempts, error, signal);
+      }
+    }
+  }
+
+  /** Waits before another attempt after the error, or throws it. */
+  async again(attempts: Attempts, error: unknown, signal?: AbortSignal): Promise<void> {
+    const linked = new LinkedSignal(this.lifetime, signal);
+    try {
+      linked.signal.throwIfAborted();
+      await attempts.again(error, this.resumeForMs, linked.signal);
+    } finally {
+      linked.dispose();
+    }
+  }
+
+  /** Streams what a server sends. The call ends when the iteration does. */
+  async *stream<R>(make: (options: CallOptions) => AsyncIterable<R>, signal?: AbortSignal): AsyncGenerator<R, void, undefined> {
+    const linked = new LinkedSignal(this.lifetime, signal);
+    try {
+      linked.signal.throwIfAborted();
+      yield* make({ signal: linked.signal });
+    } catch (error) {
+      linked.signal.throwIfAborted();
+      throw fromRpc(error);
+    } finally {
+      linked.abort(new ClosedError("the call is over"));
+    }
+  }
+}

@@ -1,0 +1,94 @@
+import { create } from "@bufbuild/protobuf";
+import { type Duration, DurationSchema, type Timestamp } from "@bufbuild/protobuf/wkt";
+import { UsageError } from "./errors.js";
+
+/** Milliseconds of a duration; 0 of none. */
+export function durationMs(duration: Duration | undefined): number {
+  return duration ? Number(duration.seconds) * 1000 + duration.nanos / 1e6 : 0;
+}
+
+/** A duration of so many milliseconds. */
+export function durationOf(name: string, ms: number): Duration {
+  if (!Number.isFinite(ms) || ms < 0) {
+    throw new UsageError(`${name} is ${ms}: give milliseconds, 0 or more`);
+  }
+  const nanos = BigInt(Math.round(ms * 1e6));
+  return create(DurationSchema, { seconds: nanos / 1_000_000_000n, nanos: Number(nanos % 1_000_000_000n) });
+}
+
+/** A date of a timestamp, in milliseconds; undefined of none. */
+export function dateOf(time: Timestamp | undefined): Date | undefined {
+  return time && new Date(Number(time.seconds) * 1000 + Math.floor(time.nanos / 1e6));
+}
+
+/** Resolves after a while; rejects with the reason of the signal if that comes first. */
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) {
+      reject(signal.reason);
+      return;
+    }
+    const over = (): void => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", over);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", over, { once: true });
+  });
+}
+
+/** A signal that aborts with the first of several, for as long as it is not disposed of. */
+export class LinkedSignal {
+  private readonly controller = new AbortController();
+  private readonly unlink: (() => void)[] = [];
+
+  constructor(...signals: (AbortSignal | undefined)[]) {
+    for (const signal of signals) {
+      if (!signal) {
+        continue;
+      }
+      if (signal.aborted) {
+        this.abort(signal.reason);
+        return;
+      }
+      const abort = (): void => this.abort(signal.reason);
+      signal.addEventListener("abort", abort, { once: true });
+      this.unlink.push(() => signal.removeEventListener("abort", abort));
+    }
+  }
+
+  get signal(): AbortSignal {
+    return this.controller.signal;
+  }
+
+  abort(reason?: unknown): void {
+    this.dispose();
+    this.controller.abort(reason);
+  }
+
+  dispose(): void {
+    for (const unlink of this.unlink.splice(0)) {
+      unlink();
+    }
+  }
+}
+
+/** Settles as the promise does, or rejects with the reason of the signal if that comes first. */
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) {
+    return promise;
+  }
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) {
+      reject(signal.reason);
+      promise.catch(() => undefined);
+      return;
+    }
+    const abort = (): void => reject(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+}

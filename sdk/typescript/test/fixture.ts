@@ -1,0 +1,193 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import * as net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { TestContext } from "node:test";
+import { Client, connect, type ConnectOptions } from "execwire";
+
+export const binary = process.env["EXECWIRE_BIN"] as string;
+export const hubBinary = process.env["EXECWIRE_HUB_BIN"] as string;
+
+/** A directory that is removed after the test. */
+export function directory(t: TestContext): string {
+  const path = mkdtempSync(join(tmpdir(), "execwire-ts-"));
+  t.after(() => rmSync(path, { recursive: true, force: true }));
+  return path;
+}
+
+/** A file that nobody else may read. */
+export function secret(path: string, content: string): string {
+  writeFileSync(path, content);
+  chmodSync(path, 0o600);
+  return path;
+}
+
+/** A program that says on stdout, one line each, where it listens. It ends after the test. */
+export class Program {
+  private readonly ended: Promise<number | null>;
+  private constructor(private readonly child: ChildProcess) {
+    this.ended = new Promise((resolve) => child.once("close", (code) => resolve(code)));
+  }
+
+  /** Waits until it ends by itself, and returns its exit code. */
+  exited(): Promise<number | null> {
+    return this.ended;
+  }
+
+  /** Starts it and waits for its first lines. */
+  static async start(t: TestContext, program: string, args: string[], lines: number): Promise<{ program: Program; said: string[] }> {
+    const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"] });
+    const started = new Program(child);
+    t.after(() => started.stop());
+    let log = "";
+    child.stderr.on("data", (text: Buffer) => (log += text.toString()));
+    const said: string[] = [];
+    await new Promise<void>((resolve, reject) => {
+      createInterface({ input: child.stdout }).on("line", (line) => {
+        said.push(line);
+        if (said.length === lines) {
+          resolve();
+        }
+      });
+      child.once("error", reject);
+      child.once("close", () => reject(new Error(`${program} ended: ${log}`)));
+      if (lines === 0) {
+        resolve();
+      }
+    });
+    return { program: started, said };
+  }
+
+  async stop(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
+    this.child.stdin?.end();
+    this.child.kill(signal);
+    await this.ended;
+  }
+}
+
+/** Starts a server and returns its URL. */
+export async function serve(t: TestContext, options: { listen?: string; args?: string[] } = {}): Promise<{ url: string; program: Program }> {
+  const listen = options.listen ?? `unix://${join(directory(t), "socket")}`;
+  const { program, said } = await Program.start(t, binary, ["serve", "--until-stdin-closes", "--listen", listen, ...(options.args ?? [])], 1);
+  return { url: said[0] as string, program };
+}
+
+/** Connects to a server of the test's own. */
+export async function client(t: TestContext, options: ConnectOptions = {}): Promise<Client> {
+  const { url } = await serve(t);
+  return dial(t, url, options);
+}
+
+/** Connects, until the test is over. */
+export async function dial(t: TestContext, url: string, options: ConnectOptions = {}): Promise<Client> {
+  const made = await connect(url, options);
+  t.after(() => made.close());
+  return made;
+}
+
+/** A way to a server that can be cut. */
+export class Proxy {
+  readonly url: string;
+  cuts = 0;
+  private readonly open = new Set<net.Socket>();
+  /** How many bytes from the server are let through before the next cut. */
+  private budget = Infinity;
+  private nextBudget: (() => number) | undefined;
+  private refusing = false;
+
+  private constructor(server: net.Server, path: string, private readonly target: net.NetConnectOpts) {
+    this.url = `unix://${path}`;
+    server.on("connection", (socket) => this.connect(socket));
+  }
+
+  static async start(t: TestContext, url: string): Promise<Proxy> {
+    const target = new URL(url);
+    const to = target.protocol === "unix:" ? { path: target.pathname } : { host: target.hostname, port: Number(target.port) };
+    const server = net.createServer();
+    const path = join(directory(t), "proxy");
+    await new Promise<void>((resolve) => server.listen(path, resolve));
+    const proxy = new Proxy(server, path, to);
+    t.after(() => {
+      proxy.refuse();
+      server.close();
+    });
+    return proxy;
+  }
+
+  /** Cuts whenever so many bytes have come from the server. */
+  cutEvery(bytes: () => number): void {
+    this.nextBudget = bytes;
+    this.budget = bytes();
+  }
+
+  /** Cuts every connection there is. */
+  cut(): void {
+    if (this.open.size > 0) {
+      this.cuts++;
+    }
+    for (const socket of this.open) {
+      socket.destroy();
+    }
+  }
+
+  /** Cuts, and lets nobody through any more. */
+  refuse(): void {
+    this.refusing = true;
+    this.cut();
+  }
+
+  /** Lets connections through again. */
+  admit(): void {
+    this.refusing = false;
+  }
+
+  private connect(socket: net.Socket): void {
+    if (this.refusing) {
+      socket.destroy();
+      return;
+    }
+    const upstream = net.connect(this.target);
+    for (const [from, to] of [[socket, upstream], [upstream, socket]] as const) {
+      this.open.add(from);
+      from.on("error", () => undefined);
+      from.on("close", () => {
+        this.open.delete(from);
+        to.destroy();
+      });
+    }
+    socket.pipe(upstream);
+    upstream.on("data", (data: Buffer) => {
+      this.budget -= data.length;
+      if (this.budget < 0 && this.nextBudget) {
+        // A part of what came arrives, in the middle of a frame perhaps.
+        socket.write(data.subarray(0, data.length / 2));
+        this.budget = this.nextBudget();
+        this.cut();
+        return;
+      }
+      if (!socket.write(data)) {
+        upstream.pause();
+      }
+    });
+    socket.on("drain", () => upstream.resume());
+  }
+}
+
+/** Bytes that are different everywhere, and the same every time. */
+export function pattern(bytes: number): Buffer {
+  const data = Buffer.allocUnsafe(bytes);
+  let state = 0x2545f491;
+  for (let i = 0; i < bytes; i++) {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    data[i] = state;
+  }
+  return data;
+}
+
+export function text(data: Uint8Array): string {
+  return Buffer.from(data).toString();
+}

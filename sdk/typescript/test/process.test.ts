@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { text as textOf } from "node:stream/consumers";
+import { test } from "node:test";
+import { ClosedError, type ProcessEvent, StdinClosedError, UsageError } from "execwire";
+import { client, directory, pattern, text } from "./fixture.js";
+
+test("events tell all that a process does, in order", async (t) => {
+  const c = await client(t);
+  await using p = await c.start(["sh", "-c", "echo one; read x; echo got $x >&2"]);
+  const events: ProcessEvent[] = [];
+  for await (const event of p) {
+    events.push(event);
+    if (event.type === "output" && event.stream === "stdout") {
+      await p.write("two\n");
+    }
+  }
+  assert.deepEqual(events.map((e) => e.type), ["output", "output", "exited", "closed"]);
+  assert.deepEqual(events.map((e) => ("seq" in e ? e.seq : 0)), [1, 2, 3, 4]);
+  assert.equal(events[1]?.type === "output" && text(events[1].data), "got two\n");
+  assert.equal((await p.wait()).code, 0);
+  assert.equal(p.exit?.stderrBytes, 8);
+});
+
+test("a loop that is left goes on behind the event it was left at", async (t) => {
+  const c = await client(t);
+  await using p = await c.start(["sh", "-c", "echo one; read x; echo two"]);
+  for await (const { data } of p.output()) {
+    assert.equal(text(data), "one\n");
+    break;
+  }
+  await p.write("\n");
+  let rest = "";
+  for await (const { data } of p.output()) {
+    rest += text(data);
+  }
+  assert.equal(rest, "two\n");
+});
+
+test("output is taken in one way, once", async (t) => {
+  const c = await client(t);
+  await using p = await c.start(["sleep", "1000"]);
+  const first = p.events().next();
+  await assert.rejects(p.events().next(), UsageError);
+  await p.terminate({ force: true });
+  assert.equal((await first).done, false);
+});
+
+test("wait drops what nobody takes, and not what somebody does", async (t) => {
+  const c = await client(t);
+  await using flood = await c.start(["head", "-c", "20000000", "/dev/zero"]);
+  assert.equal((await flood.wait()).stdoutBytes, 20_000_000);
+  await using p = await c.start(["head", "-c", "3000000", "/dev/zero"]);
+  const waited = p.wait();
+  let bytes = 0;
+  for await (const { data } of p.output()) {
+    bytes += data.length;
+  }
+  assert.equal(bytes, 3_000_000);
+  assert.equal((await waited).code, 0);
+});
+
+test("a process that nobody reads waits, and loses nothing", async (t) => {
+  const c = await client(t);
+  const done = join(directory(t), "done");
+  const bytes = 32 << 20;
+  await using p = await c.start(["sh", "-c", `head -c ${bytes} /dev/zero; touch ${done}`]);
+  // What it may write ahead is bounded, so that its last seq comes to a stand.
+  let last = -1n;
+  for (let still = 0; still < 20; ) {
+    const { lastSeq } = await c.getProcess(p.id);
+    still = lastSeq === last && lastSeq > 0n ? still + 1 : 0;
+    last = lastSeq;
+  }
+  assert.ok(!existsSync(done), "it wrote all of it although nobody had taken anything");
+  assert.ok(Number(last) * 32_700 < bytes / 2, `${last} events were said`);
+  const { exit, stdout } = await p.communicate();
+  assert.deepEqual([exit.code, stdout.length, exit.droppedBytes], [0, bytes, 0]);
+  assert.ok(existsSync(done));
+});
+
+test("a slow reader of one process does not hold up another", async (t) => {
+  const c = await client(t);
+  await using slow = await c.start(["cat", "/dev/zero"]);
+  const reading = slow.output();
+  await reading.next();
+  for (let i = 0; i < 3; i++) {
+    assert.equal((await c.run(["head", "-c", "5000000", "/dev/zero"])).stdout.length, 5_000_000);
+  }
+  await reading.return();
+});
+
+test("stdin fails with a type once the process takes none", async (t) => {
+  const c = await client(t);
+  await using closed = await c.start(["true"], { stdin: "closed" });
+  await assert.rejects(closed.write("a"), StdinClosedError);
+  await using p = await c.start(["sh", "-c", "exec <&-; echo closed; sleep 1000"]);
+  await p.output().next();
+  await assert.rejects(async () => {
+    for (;;) {
+      await p.write(new Uint8Array(50_000));
+    }
+  }, StdinClosedError);
+  await using ended = await c.start(["cat"]);
+  await ended.closeStdin();
+  await ended.closeStdin();
+  await assert.rejects(ended.write("late"), UsageError);
+});
+
+test("signal, terminate and waitFor", async (t) => {
+  const c = await client(t);
+  await using p = await c.start(["sh", "-c", 'trap "echo caught" USR1; echo ready; while :; do sleep 0.01; done']);
+  const ready = await p.waitFor({ pattern: "ready" });
+  assert.ok(ready.satisfied && ready.match);
+  assert.equal(text(ready.match.data), "ready");
+  await p.signal("SIGUSR1", { target: "process" });
+  assert.ok((await p.waitFor({ pattern: "caught", afterSeq: ready.match.seq })).satisfied);
+  assert.equal((await p.waitFor({ exit: true }, { waitMs: 0 })).satisfied, false);
+  const terminated = await p.terminate({ timeoutMs: 0 });
+  assert.equal(terminated.wasRunning, true);
+  assert.equal((await p.wait()).cause, "terminated");
+  await assert.rejects(p.signal("SIGNOTHING" as "SIGTERM"), UsageError);
+});
+
+test("a process in a terminal has its size, and is resized", async (t) => {
+  const c = await client(t);
+  await using p = await c.start(["sh", "-c", 'stty size; trap "stty size; exit" WINCH; echo ready; while :; do sleep 0.01; done'], {
+    terminal: { rows: 10, columns: 40 },
+  });
+  let shown = "";
+  for await (const { data, stream } of p.output()) {
+    assert.equal(stream, "terminal");
+    const before = shown;
+    shown += text(data);
+    if (!before.includes("ready") && shown.includes("ready")) {
+      await p.resize({ rows: 20, columns: 50 });
+    }
+  }
+  assert.equal(shown, "10 40\r\nready\r\n20 50\r\n");
+});
+
+test("the input of a terminal ends by its end-of-file character", async (t) => {
+  const c = await client(t);
+  await using p = await c.start(["cat"], { terminal: true });
+  await p.write("half a line");
+  await p.closeStdin();
+  assert.equal((await p.wait()).code, 0);
+});
+
+test("interactive joins a terminal with streams", async (t) => {
+  const c = await client(t);
+  const [keys, screen] = [new PassThrough(), new PassThrough()];
+  const shown = textOf(screen);
+  const ended = c.interactive(["sh", "-c", 'stty -echo; echo "size $(stty size)"; read name; echo "hello $name"; exit 4'], {
+    input: keys,
+    output: screen,
+    size: { rows: 7, columns: 9 },
+  });
+  keys.write("you\n");
+  const exit = await ended;
+  screen.end();
+  assert.equal(exit.code, 4);
+  const said = await shown;
+  assert.match(said, /size 7 9/);
+  assert.match(said, /hello you/);
+});
+
+test("the streams of Node.js carry a process exactly", async (t) => {
+  const c = await client(t);
+  const input = pattern(3_000_000);
+  await using p = await c.start(["sh", "-c", "tee /dev/stderr"]);
+  const [out, err] = [gather(p.stdout), gather(p.stderr)];
+  p.stdin.end(input);
+  assert.ok((await out).equals(input));
+  assert.ok((await err).equals(input));
+  assert.equal((await p.wait()).code, 0);
+  await using one = await c.start(["sh", "-c", "head -c 5000000 /dev/zero >&2; echo done"]);
+  assert.equal(text(await gather(one.stdout)), "done\n", "a stream that nobody asked for is dropped");
+});
+
+test("a process that is detached from is attached to again", async (t) => {
+  const c = await client(t);
+  const p = await c.start(["sh", "-c", "echo before; read x; echo after $x"]);
+  for await (const { data } of p.output()) {
+    assert.equal(text(data), "before\n");
+    break;
+  }
+  await p.detach();
+  await assert.rejects(p.output().next(), ClosedError);
+  const found = [];
+  for await (const { processId, owned } of c.processes()) {
+    found.push([processId, owned]);
+  }
+  assert.deepEqual(found, [[p.id, false]]);
+  await using again = await c.attach(p.id, { afterSeq: 1 });
+  await again.write("that\n");
+  const { stdoutText, exit } = await again.communicate();
+  assert.deepEqual([stdoutText, exit.code], ["after that\n", 0]);
+  assert.equal((await (await c.attach(p.id)).communicate()).stdoutText, "before\nafter that\n", "closed, and all of it is kept");
+});
+
+test("closing ends what was started and gives up what was found", async (t) => {
+  const c = await client(t);
+  const started = await c.start(["sleep", "1000"]);
+  await started.close();
+  await started.close();
+  assert.ok((await c.waitFor(started.id, { exit: true })).satisfied);
+  const kept = await c.start(["sleep", "1000"]);
+  await kept.detach();
+  const found = await c.attach(kept.id);
+  await found.close();
+  const { exit, owned } = await c.getProcess(kept.id);
+  assert.deepEqual([exit, owned], [undefined, false]);
+});
+
+test("a follower that comes late gets all that is kept, and a gap for the rest", async (t) => {
+  const c = await client(t);
+  const p = await c.start(["sh", "-c", "head -c 5000000 /dev/zero; echo; echo end"]);
+  await p.wait();
+  const events: ProcessEvent[] = [];
+  for await (const event of c.follow(p.id)) {
+    events.push(event);
+  }
+  const [gap] = events;
+  assert.ok(gap?.type === "gap" && gap.droppedBytes > 0);
+  let kept = "";
+  for (const event of events) {
+    kept += event.type === "output" ? text(event.data) : "";
+  }
+  assert.equal(kept.length + gap.droppedBytes, 5_000_005);
+  assert.ok(kept.endsWith("\nend\n"));
+  assert.equal(events.at(-1)?.type, "closed");
+});
+
+async function gather(stream: AsyncIterable<Buffer>): Promise<Buffer> {
+  const pieces = [];
+  for await (const piece of stream) {
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces);
+}

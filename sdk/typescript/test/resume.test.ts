@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ClosedError, connect, ExecwireError, type Exit, LostError, type Process, UnavailableError } from "execwire";
+import { dial, directory, pattern, Program, Proxy, serve } from "./fixture.js";
+
+/** Says its seed's bytes, the same every time, as `pattern` does not: the server makes these itself. */
+const flood = (bytes: number): string[] => ["sh", "-c", `yes 'all work and no play makes jack a dull boy' | head -c ${bytes}`];
+
+function floodDigest(bytes: number): string {
+  const line = Buffer.from("all work and no play makes jack a dull boy\n");
+  const hash = createHash("sha256");
+  const block = Buffer.alloc(line.length * 1000, line);
+  for (let left = bytes; left > 0; left -= block.length) {
+    hash.update(block.subarray(0, Math.min(left, block.length)));
+  }
+  return hash.digest("hex");
+}
+
+test("64 MiB of output arrive exactly once while the connection is cut", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const c = await dial(t, proxy.url);
+  let n = 0;
+  proxy.cutEvery(() => 2_000_000 + ((n++ * 7_654_321) % 4_000_000));
+  const bytes = 64 << 20;
+  await using p = await c.start(flood(bytes));
+  const hash = createHash("sha256");
+  let offset = 0;
+  for await (const event of p) {
+    assert.notEqual(event.type, "gap");
+    if (event.type === "output") {
+      assert.equal(event.offset, offset);
+      offset += event.data.length;
+      hash.update(event.data);
+    }
+  }
+  assert.equal(offset, bytes);
+  assert.equal(hash.digest("hex"), floodDigest(bytes));
+  assert.ok(proxy.cuts >= 10, `${proxy.cuts} cuts`);
+  assert.ok((p.exit?.resumed ?? 0) >= 10, `${p.exit?.resumed} resumes`);
+  assert.equal(p.exit?.code, 0);
+});
+
+test("input reaches the process exactly once while the connection is cut", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const c = await dial(t, proxy.url);
+  const input = pattern(8 << 20);
+  const file = join(directory(t), "received");
+  let lost = 0;
+  let resumed = 0;
+  await using p = await c.start(["sh", "-c", `tee ${file}`], { onLost: () => lost++, onResumed: () => resumed++ });
+  let n = 0;
+  proxy.cutEvery(() => 300_000 + ((n++ * 123_457) % 500_000));
+  const writing = (async () => {
+    for (let at = 0; at < input.length; at += 70_001) {
+      await p.write(input.subarray(at, at + 70_001));
+    }
+    await p.closeStdin();
+  })();
+  const { stdout, exit } = await gather(p);
+  await writing;
+  assert.ok(stdout.equals(input));
+  assert.ok(readFileSync(file).equals(input));
+  assert.ok(lost >= 5 && resumed === lost, `${lost} lost, ${resumed} resumed`);
+  assert.equal(exit?.resumed, resumed);
+});
+
+test("a quiet process is kept however often the connection is cut", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const c = await dial(t, proxy.url);
+  let resumed: () => void = () => undefined;
+  await using p = await c.start(["sh", "-c", "read x; echo got $x"], { onResumed: () => resumed() });
+  // More often than failures are retried that somebody between could have made up.
+  for (let i = 0; i < 7; i++) {
+    const again = new Promise<void>((resolve) => (resumed = resolve));
+    proxy.cut();
+    await again;
+  }
+  await p.write("it\n");
+  assert.equal((await gather(p)).stdout.toString(), "got it\n");
+});
+
+test("a start whose answer is lost starts one process", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const c = await dial(t, proxy.url);
+  const file = join(directory(t), "started");
+  for (let i = 0; i < 5; i++) {
+    proxy.cutEvery(() => Infinity);
+    let cuts = 0;
+    // The first bytes that the server says after this are cut, and those after.
+    proxy.cutEvery(() => (cuts++ < 2 ? 10 : Infinity));
+    assert.equal((await c.run(["sh", "-c", `echo ${i} >> ${file}; echo said`])).stdoutText, "said\n");
+  }
+  assert.equal(readFileSync(file, "utf8"), "0\n1\n2\n3\n4\n");
+});
+
+test("a process that is gone for good is told as lost, after what was received", async (t) => {
+  const { url, program } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const c = await dial(t, proxy.url, { resumeForMs: 300 });
+  await using p = await c.start(["sh", "-c", "echo said; sleep 1000"]);
+  assert.ok((await p.waitFor({ pattern: "said" })).satisfied);
+  const events = p.events();
+  assert.equal((await events.next()).value?.type, "output");
+  const waited = assert.rejects(p.wait(), LostError);
+  proxy.refuse();
+  await program.stop();
+  await assert.rejects(events.next(), (error: unknown) => {
+    assert.ok(error instanceof LostError);
+    assert.deepEqual([error.processId, error.started, error.exit, error.lastSeq], [p.id, true, undefined, 1]);
+    return true;
+  });
+  await waited;
+  await assert.rejects(async () => {
+    for (;;) {
+      await p.write("a");
+    }
+  }, LostError);
+  await assert.rejects(c.files.stat("/"), UnavailableError);
+});
+
+test("without a grace a cut is the end", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const c = await dial(t, proxy.url);
+  await using p = await c.start(["sleep", "1000"], { graceMs: 0 });
+  const waited = assert.rejects(p.wait(), LostError);
+  proxy.cut();
+  await waited;
+});
+
+test("a server that was started again does not know the process", async (t) => {
+  const path = join(directory(t), "socket");
+  const listen = `unix://${path}`;
+  const first = await serve(t, { listen });
+  const proxy = await Proxy.start(t, listen);
+  const c = await dial(t, proxy.url);
+  await using p = await c.start(["sleep", "1000"]);
+  await using other = await c.start(["sleep", "1000"]);
+  const follower = c.follow(other.id);
+  const ended = assert.rejects(async () => {
+    for await (const _ of follower) {
+      // It says nothing.
+    }
+  }, (error: unknown) => error instanceof LostError || error instanceof ExecwireError);
+  const waited = assert.rejects(p.wait(), LostError);
+  proxy.refuse(); // or it would say that it shuts down
+  await first.program.stop();
+  await serve(t, { listen });
+  proxy.admit();
+  await waited;
+  await ended;
+});
+
+test("whoever is replaced as the owner is told so", async (t) => {
+  const { url } = await serve(t);
+  const [a, b] = [await dial(t, url), await dial(t, url)];
+  await using first = await a.start(["cat"]);
+  const replaced = assert.rejects(first.wait(), (error: unknown) => error instanceof ExecwireError && error.reason === "PROCESS_TAKEN_OVER");
+  await using second = await b.attach(first.id);
+  await replaced;
+  await second.write("still there");
+  assert.equal((await second.communicate()).stdoutText, "still there");
+});
+
+test("followers and waits go on over cuts, and tell nothing twice", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const [owner, c] = [await dial(t, url), await dial(t, proxy.url)];
+  await using p = await owner.start(["cat"], { id: "followed" });
+  const owned = gather(p);
+  const lines = (async () => {
+    let said = "";
+    for await (const event of c.follow("followed")) {
+      if (event.type === "output") {
+        said += Buffer.from(event.data).toString();
+      }
+    }
+    return said;
+  })();
+  const exited = c.waitFor("followed", { exit: true });
+  let written = "";
+  for (let i = 0; i < 5; i++) {
+    await p.write(`line ${i}\n`);
+    written += `line ${i}\n`;
+    assert.ok((await owner.waitFor("followed", { pattern: `line ${i}` })).satisfied);
+    proxy.cut();
+  }
+  await p.closeStdin();
+  assert.equal(await lines, written);
+  assert.ok((await exited).satisfied);
+  await owned;
+});
+
+test("closing the client fails all that goes on", async (t) => {
+  const { url } = await serve(t);
+  const c = await connect(url);
+  const p = await c.start(["sleep", "1000"]);
+  const calls = [
+    assert.rejects(p.wait(), ClosedError),
+    assert.rejects(c.waitFor(p.id, { exit: true }), ClosedError),
+    assert.rejects(c.files.watch("/tmp").next().then(() => c.files.watch("/tmp").next()), ClosedError),
+  ];
+  await c.describe();
+  await c.close();
+  await c.close();
+  await Promise.all(calls);
+  await assert.rejects(p.write("a"), ClosedError);
+  await assert.rejects(c.run(["true"]), ClosedError);
+  await assert.rejects(c.files.stat("/"), ClosedError);
+});
+
+test("a program ends by itself when its client is closed, and when it is idle", async (t) => {
+  const { url } = await serve(t);
+  const script = (last: string): string => `
+    import { connect } from "execwire";
+    const c = await connect(${JSON.stringify(url)});
+    const { stdoutText } = await c.run(["echo", "hello"]);
+    process.stdout.write(stdoutText);
+    ${last}`;
+  for (const last of ["await c.close();", ""]) {
+    const { program, said } = await Program.start(t, process.execPath, ["--input-type=module", "--eval", script(last)], 1);
+    assert.deepEqual(said, ["hello"]);
+    assert.equal(await program.exited(), 0);
+  }
+});
+
+async function gather(p: Process): Promise<{ stdout: Buffer; exit: Exit | undefined }> {
+  const pieces: Uint8Array[] = [];
+  for await (const { data } of p.output()) {
+    pieces.push(data);
+  }
+  return { stdout: Buffer.concat(pieces), exit: p.exit };
+}
