@@ -26,8 +26,16 @@ func (f *Forward) pass(ctx context.Context, near net.Conn) {
 		return
 	}
 	defer func() { _ = far.Close() }() // likewise
-	stop := context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })
-	defer stop()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		_, _ = near.Close(), far.Close()
+	})
+	defer func() {
+		if !stop() {
+			<-closed
+		}
+	}()
 	var down sync.WaitGroup
 	down.Go(func() {
 		_, err := copyBytes(near, far)
