@@ -1,9 +1,230 @@
 package execserver
 
-import execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+import (
+	"context"
+	"path"
+	"strings"
 
-// fileService makes calls on files.
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// fileService makes calls on files of servers that cannot be asked in the words of the
+// contract: by the methods fs/… that the reference has. What those cannot do, such as
+// to rename, or to put a file in the place of another in one step, is refused before
+// anything is done.
 type fileService struct {
 	execwirev1.UnimplementedFileSystemServiceServer
-	conn *Conn
+	conn    *Conn
+	handles fileHandles
+}
+
+// wireWhere is a place that a request is about.
+type wireWhere struct {
+	Path    string       `json:"path"`
+	Sandbox *wireSandbox `json:"sandbox,omitempty"`
+}
+
+// sayingWhere are requests with a path.
+type sayingWhere interface {
+	GetPath() string
+	GetRawPath() []byte
+	GetSandbox() *execwirev1.SandboxPolicy
+}
+
+// wire returns the place of a request as the server takes it.
+func (s *fileService) wire(ctx context.Context, request sayingWhere) (wireWhere, error) {
+	if strict, ok := request.(interface{ GetNoSymlinks() bool }); ok && strict.GetNoSymlinks() {
+		return wireWhere{}, unsupported("no_symlinks", "follows symbolic links")
+	}
+	where, err := s.wireText(ctx, "path", request.GetPath(), request.GetRawPath())
+	if err != nil {
+		return wireWhere{}, err
+	}
+	sandbox, err := s.conn.sandbox(ctx, "sandbox", request.GetSandbox(), "")
+	return wireWhere{Path: where, Sandbox: sandbox}, err
+}
+
+// wireText returns a path as the server takes it; it is cleaned by lexical rules, as
+// the contract has it.
+func (s *fileService) wireText(ctx context.Context, field, text string, raw []byte) (string, error) {
+	switch {
+	case text != "" && len(raw) > 0:
+		return "", invalidField("raw_"+field, "is there beside "+field+": set one of them")
+	case len(raw) > 0:
+		text = string(raw)
+	}
+	if strings.IndexByte(text, 0) >= 0 {
+		return "", invalidField(field, "has a NUL in it")
+	}
+	if strings.HasPrefix(text, "/") {
+		text = path.Clean(text)
+	}
+	return s.conn.wirePath(ctx, field, text)
+}
+
+// unsupported is the refusal of a request that this server cannot carry out because
+// of a field.
+func unsupported(field, how string) error {
+	return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED,
+		"%s cannot be asked of this server, which %s: leave it out, or reach a server of execwire", field, how)
+}
+
+// isNewer is whether the server has the methods of the reference since June 2026:
+// files in blocks, walks, and paths without links.
+func (s *fileService) isNewer() bool { return s.conn.features().uris }
+
+type createDirectoryParams struct {
+	wireWhere
+	Recursive bool `json:"recursive"`
+}
+
+// CreateDirectory implements FileSystemServiceServer.
+func (s *fileService) CreateDirectory(ctx context.Context, request *execwirev1.CreateDirectoryRequest) (*execwirev1.CreateDirectoryResponse, error) {
+	where, err := s.wire(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if request.Permissions != nil {
+		return nil, unsupported("permissions", "gives directories those of its umask")
+	}
+	return &execwirev1.CreateDirectoryResponse{}, s.conn.call(ctx, "fs/createDirectory", createDirectoryParams{where, request.GetRecursive()}, nil)
+}
+
+type removeParams struct {
+	wireWhere
+	Recursive bool `json:"recursive"`
+	Force     bool `json:"force"`
+}
+
+// RemovePath implements FileSystemServiceServer.
+func (s *fileService) RemovePath(ctx context.Context, request *execwirev1.RemovePathRequest) (*execwirev1.RemovePathResponse, error) {
+	where, err := s.wire(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return &execwirev1.RemovePathResponse{}, s.conn.call(ctx, "fs/remove", removeParams{where, request.GetRecursive(), request.GetIgnoreMissing()}, nil)
+}
+
+type copyParams struct {
+	SourcePath      string       `json:"sourcePath"`
+	DestinationPath string       `json:"destinationPath"`
+	Recursive       bool         `json:"recursive"`
+	Sandbox         *wireSandbox `json:"sandbox,omitempty"`
+}
+
+// CopyPath implements FileSystemServiceServer. How many special files were left out
+// is not known.
+func (s *fileService) CopyPath(ctx context.Context, request *execwirev1.CopyPathRequest) (*execwirev1.CopyPathResponse, error) {
+	params := copyParams{Recursive: request.GetRecursive()}
+	var err error
+	if params.SourcePath, err = s.wireText(ctx, "source_path", request.GetSourcePath(), request.GetRawSourcePath()); err != nil {
+		return nil, err
+	}
+	if params.DestinationPath, err = s.wireText(ctx, "destination_path", request.GetDestinationPath(), request.GetRawDestinationPath()); err != nil {
+		return nil, err
+	}
+	if params.Sandbox, err = s.conn.sandbox(ctx, "sandbox", request.GetSandbox(), ""); err != nil {
+		return nil, err
+	}
+	same, err := s.isSame(ctx, params)
+	if err != nil || same {
+		return &execwirev1.CopyPathResponse{}, err
+	}
+	return &execwirev1.CopyPathResponse{}, s.conn.call(ctx, "fs/copy", params, nil)
+}
+
+// isSame is whether a file is to be copied to itself, as far as can be known, which
+// empties it on servers of the reference.
+func (s *fileService) isSame(ctx context.Context, params copyParams) (bool, error) {
+	source, err := s.canonical(ctx, params.SourcePath, params.Sandbox)
+	if err != nil {
+		return false, err
+	}
+	destination, err := s.canonical(ctx, params.DestinationPath, params.Sandbox)
+	if err != nil || source != destination {
+		return false, nil // it is not there yet, or the copy says what is wrong with it
+	}
+	described, err := s.describe(ctx, wireWhere{params.SourcePath, params.Sandbox})
+	return err == nil && described.GetType() == execwirev1.FileType_FILE_TYPE_REGULAR && !described.GetIsSymlink(), err
+}
+
+// canonical is the path without links where the server can say it, and else as it is.
+func (s *fileService) canonical(ctx context.Context, where string, sandbox *wireSandbox) (string, error) {
+	if !s.isNewer() {
+		return where, nil
+	}
+	var result struct {
+		Path string `param:"path"`
+	}
+	err := s.conn.call(ctx, "fs/canonicalize", wireWhere{where, sandbox}, &result)
+	return result.Path, err
+}
+
+// CanonicalizePath implements FileSystemServiceServer.
+func (s *fileService) CanonicalizePath(ctx context.Context, request *execwirev1.CanonicalizePathRequest) (*execwirev1.CanonicalizePathResponse, error) {
+	where, err := s.wire(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if !s.isNewer() {
+		return nil, failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED, "this server cannot say what a path is without links")
+	}
+	said, err := s.canonical(ctx, where.Path, where.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	native, err := nativePath(said)
+	if err != nil {
+		return nil, err
+	}
+	response := &execwirev1.CanonicalizePathResponse{}
+	response.Path, response.RawPath = nameFields(native)
+	return response, nil
+}
+
+// nameFields are the two fields that answers have for a name.
+func nameFields(name string) (text string, raw []byte) {
+	if text = strings.ToValidUTF8(name, "\ufffd"); text != name {
+		raw = []byte(name)
+	}
+	return text, raw
+}
+
+// wireMetadata is the result of fs/getMetadata.
+type wireMetadata struct {
+	IsDirectory  bool    `param:"isDirectory"`
+	IsFile       bool    `param:"isFile"`
+	IsSymlink    bool    `param:"isSymlink,optional"`
+	Size         *uint64 `param:"size"`
+	ModifiedAtMs int64   `param:"modifiedAtMs,optional"`
+}
+
+// Permission bits, which the protocol does not tell, are taken to be these.
+const (
+	supposedFileMode      = 0o644
+	supposedDirectoryMode = 0o755
+)
+
+// describe asks for the metadata of what a path leads to. The type of what is neither
+// a file nor a directory is not known.
+func (s *fileService) describe(ctx context.Context, where wireWhere) (*execwirev1.FileMetadata, error) {
+	var result wireMetadata
+	if err := s.conn.call(ctx, "fs/getMetadata", where, &result); err != nil {
+		return nil, err
+	}
+	m := &execwirev1.FileMetadata{IsSymlink: result.IsSymlink, LinkCount: 1, Mode: supposedFileMode,
+		ModifyTime: &timestamppb.Timestamp{Seconds: result.ModifiedAtMs / 1000, Nanos: int32(result.ModifiedAtMs % 1000 * 1e6)}}
+	switch {
+	case result.IsFile:
+		m.Type = execwirev1.FileType_FILE_TYPE_REGULAR
+	case result.IsDirectory:
+		m.Type, m.Mode = execwirev1.FileType_FILE_TYPE_DIRECTORY, supposedDirectoryMode
+	}
+	if result.Size != nil {
+		m.Size = *result.Size
+	}
+	m.Version = versionOf(m)
+	return m, nil
 }

@@ -42,7 +42,7 @@ func (r *callMaker) path() (text string, raw []byte) {
 }
 
 func (r *callMaker) content() []byte {
-	return []byte(strings.Repeat(pick(r, "", "x", "content ", "\x00\xff"), r.IntN(40_000)))
+	return []byte(strings.Repeat(pick(r, "", "x", "content ", "\x00\xff"), r.IntN(8_000)))
 }
 
 func (r *callMaker) policy() *execwirev1.SandboxPolicy {
