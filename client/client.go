@@ -1,12 +1,26 @@
 // Package client runs processes on an execwire server and works on its files.
 //
-// [Dial] connects to a server over the network, [New] wraps a channel that is
-// already there, in-process ones included. [Client.Run] is what `ssh host
-// command` is: it starts a process, passes its input and output, and survives
-// lost connections without losing or repeating a byte. [Client.Resume] does the
-// same with a process that is already there, [Client.AttachSession] with all
-// processes of a session at once; [Client.Follow] only looks, and [Client.Wait]
-// waits.
+// [Dial] connects to a server over the network; package daemon has Open, which also
+// makes one inside the program, so that a URL in a configuration chooses the machine.
+// Either way it is a [Client], and what takes an [Environment] works with any.
+//
+// # Processes
+//
+// A [Command] says what to run. [Client.Output] runs it and returns what it wrote;
+// [Client.Run] is what `ssh host command` is: it passes input, output and signals, and
+// returns when the process has closed. [Client.Start] returns a [Process] to talk to:
+// its events are pushed to any number of readers, it is written to, waited for,
+// signalled, terminated, or given up to go on alone. [Client.Attach] and
+// [Client.Resume] do the same with a process that is already there,
+// [Client.AttachSession] with all processes of a session at once; [Client.Follow] only
+// looks, and [Client.Wait] waits.
+//
+// A process that has an owner, which all of these but the last two are, survives lost
+// connections without losing or repeating a byte: the connection is made again, and
+// what either side had not yet acknowledged is sent once more. A reader that is slow
+// holds up its process, as with a pipe, and nothing else.
+//
+// # Files
 //
 // [Client.Stat], [Client.ReadDir] and the other methods about files are those of
 // package os, for paths of the server. [Client.Upload] and [Client.Download] pass
@@ -15,6 +29,21 @@
 //
 // [Client.WithSandbox] confines what is run and done; [Sandbox] writes the policies
 // that most want.
+//
+// # Errors
+//
+// What a server refuses is an [*Error], the same over every kind of connection: branch
+// on its Reason, or ask errors.Is for fs.ErrNotExist and the like. That a process
+// ended, however it did, is no error but of Output, whose [*ExitError] says so. A
+// process that could not be resumed is a [*LostError]. Once a client was closed every
+// call fails with [ErrClosed], and with a [*ConnectionLostError] once its connection is
+// gone for good, those that were waiting included.
+//
+// # Memory
+//
+// What a program holds is bounded: a Process receives at most [MaxUntakenBytes] ahead
+// of its readers, keeps [DefaultKeepBytes] for late ones, and what is gathered in
+// memory ends at [MaxOutputBytes]. Run holds no output at all.
 //
 // Everything else the server offers is reached through the generated stubs, see
 // [Client.Processes], [Client.Sessions] and [Client.Files]; [FromRPC] restores the

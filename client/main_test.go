@@ -1,9 +1,13 @@
-package client
+package client_test
 
 import (
 	"testing"
 
+	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/leakcheck"
 )
 
-func TestMain(m *testing.M) { leakcheck.Main(m) }
+func TestMain(m *testing.M) {
+	daemon.Main() // examples have servers inside this program
+	leakcheck.Main(m)
+}
