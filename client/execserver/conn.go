@@ -3,6 +3,7 @@ package execserver
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -31,6 +32,11 @@ type Options struct {
 	ClientName string
 	// Paths is how the server wants paths written. The zero value finds out.
 	Paths PathForm
+	// QueueBytes is how much of a process may wait in this program for each of its
+	// readers, where the server does not bound it. Beyond it nothing more is received
+	// if the reader paces the process and nothing else uses the connection; else the
+	// reader goes on with what the server has kept. 0 is DefaultQueueBytes.
+	QueueBytes int
 	// Timeout bounds each connection and its handshake. 0 is DefaultTimeout.
 	Timeout time.Duration
 }
@@ -44,6 +50,8 @@ type Conn struct {
 	spare   chan struct{}   // of requests that end something
 
 	processes processTable
+	pacing    atomic.Int32  // how many feeds pace their processes
+	busy      chan struct{} // has a token when a paused link may have to go on
 
 	// ctx ends when the connection is gone for good, with the reason as its cause.
 	ctx    context.Context
@@ -74,18 +82,23 @@ func Dial(ctx context.Context, options Options) (*Conn, error) {
 	if options.Timeout == 0 {
 		options.Timeout = DefaultTimeout
 	}
+	if options.QueueBytes <= 0 {
+		options.QueueBytes = DefaultQueueBytes
+	}
 	if options.ClientName == "" {
 		options.ClientName = DefaultClientName
 	}
 	c := &Conn{
 		options: options,
 		places:  make(chan struct{}, maxCalls), spare: make(chan struct{}, maxSpareCalls),
+		busy:    make(chan struct{}, 1),
 		changed: make(chan struct{}), handlers: make(map[string]map[*handler]struct{}),
 	}
 	c.channel = inproc.New(inproc.WithUnaryInterceptors(c.interceptCall), inproc.WithStreamInterceptors(c.interceptStream))
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.processes.conn = c
 	c.register()
+	c.listen()
 	first, err := c.connect(ctx)
 	if err != nil {
 		c.cancel(ErrClosed)

@@ -32,6 +32,9 @@ type peer struct {
 	name string
 }
 
+// knowsWrites reports whether a write that is repeated is known by its id.
+func (p peer) knowsWrites() bool { return p.environment != nil }
+
 type initializeParams struct {
 	ClientName       string  `json:"clientName"`
 	ResumeSessionID  *string `json:"resumeSessionId,omitempty"`

@@ -34,6 +34,7 @@ func (c *Conn) keep(l *link) {
 			return
 		}
 		c.use(l)
+		c.acknowledgeAgain()
 	}
 }
 

@@ -164,6 +164,13 @@ func (l *link) respond(m jsonrpc.Message) error {
 	return nil
 }
 
+// isIdle reports whether no response is awaited.
+func (l *link) isIdle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.pending) == 0
+}
+
 // send sends what is queued until the link is over.
 func (l *link) send() {
 	for {
@@ -178,14 +185,17 @@ func (l *link) send() {
 	}
 }
 
-// request queues a request whose parameters were encoded before. It waits for room
-// unless ctx is nil. finish is called if and only if the error is nil.
+// request queues a request when there is room for it. finish is called if and only
+// if the error is nil.
 func (l *link) request(ctx context.Context, encode func(dst []byte, id jsonrpc.ID) []byte, finish func([]byte, error)) error {
-	if ctx != nil {
-		if err := l.out.wait(ctx); err != nil {
-			return l.waitStatus(ctx)
-		}
+	if err := l.out.wait(ctx); err != nil {
+		return l.waitStatus(ctx)
 	}
+	return l.post(encode, finish)
+}
+
+// post is request without waiting for room, for who may not block.
+func (l *link) post(encode func(dst []byte, id jsonrpc.ID) []byte, finish func([]byte, error)) error {
 	l.mu.Lock()
 	if l.pending == nil || l.over.Err() != nil {
 		l.mu.Unlock()
@@ -195,6 +205,7 @@ func (l *link) request(ctx context.Context, encode func(dst []byte, id jsonrpc.I
 	l.next++
 	l.pending[id] = &awaiting{finish: finish}
 	l.mu.Unlock()
+	notify(l.conn.busy)
 	l.out.add(encode(nil, jsonrpc.NumberID(id)))
 	return nil
 }

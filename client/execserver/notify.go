@@ -2,7 +2,7 @@ package execserver
 
 // handler is what is called with the parameters of one kind of notification.
 type handler struct {
-	take func(params []byte) error
+	take func(l *link, params []byte) error
 }
 
 // subscribe has take called with the parameters of each notification with the
@@ -10,6 +10,11 @@ type handler struct {
 // parameters. An error that it returns ends the connection as one with a server
 // that breaks the contract. cancel may be called by anybody, also by take.
 func (c *Conn) subscribe(method string, take func(params []byte) error) (cancel func()) {
+	return c.subscribeOn(method, func(_ *link, params []byte) error { return take(params) })
+}
+
+// subscribeOn is subscribe for who wants to know over which link it came.
+func (c *Conn) subscribeOn(method string, take func(l *link, params []byte) error) (cancel func()) {
 	h := &handler{take: take}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,7 +34,7 @@ func (c *Conn) subscribe(method string, take func(params []byte) error) (cancel 
 
 // notify hands a notification to those who want it. One that nobody wants means
 // nothing: the server may be newer.
-func (c *Conn) notify(_ *link, method string, params []byte) error {
+func (c *Conn) notify(l *link, method string, params []byte) error {
 	c.mu.Lock()
 	taking := make([]*handler, 0, 1)
 	for h := range c.handlers[method] {
@@ -37,7 +42,7 @@ func (c *Conn) notify(_ *link, method string, params []byte) error {
 	}
 	c.mu.Unlock()
 	for _, h := range taking {
-		if err := h.take(params); err != nil {
+		if err := h.take(l, params); err != nil {
 			return err
 		}
 	}

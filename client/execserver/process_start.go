@@ -3,6 +3,7 @@ package execserver
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -71,7 +72,7 @@ func (s *processService) start(ctx context.Context, r *execwirev1.StartProcessRe
 	if err != nil {
 		return nil, false, err
 	}
-	p, isNew := s.conn.processes.put(params.ProcessID, digest)
+	p, isNew := s.conn.processes.put(params.ProcessID, digest, params.Tty)
 	if !isNew && (p.digest != digest || r.GetMustBeNew()) {
 		return nil, false, processExists(params.ProcessID)
 	}
@@ -152,6 +153,11 @@ func (c *Conn) startParams(ctx context.Context, r *execwirev1.StartProcessReques
 		return nil, err
 	}
 	p := &startParams{ProcessID: r.GetProcessId()}
+	if size := r.GetIo().GetTerminal().GetSize(); size != nil {
+		if err := checkSize("io.terminal.size", size); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.checkStart(r); err != nil {
 		return nil, err
 	}
@@ -177,10 +183,23 @@ func (c *Conn) checkStart(r *execwirev1.StartProcessRequest) error {
 	switch {
 	case limits != nil && proto.Size(limits) > 0:
 		return notInProtocol("limits of a process")
-	case len(r.GetIo().GetTerminal().GetSize().String()) > 0 && !c.features().execwire:
+	case r.GetIo().GetTerminal().GetSize() != nil && !c.features().execwire:
 		return notInProtocol("the size of a terminal")
 	case r.GetCommand().GetPrepared() != nil && !c.features().execwire:
 		return notInProtocol("a prepared command")
+	}
+	return nil
+}
+
+// checkSize refuses a size that no terminal has.
+func checkSize(field string, size *execwirev1.TerminalSize) error {
+	for _, member := range []struct {
+		name  string
+		value uint32
+	}{{"rows", size.GetRows()}, {"columns", size.GetColumns()}} {
+		if member.value < 1 || member.value > 65535 {
+			return invalidField(field+"."+member.name, fmt.Sprintf("is %d: use 1 to 65535", member.value))
+		}
 	}
 	return nil
 }

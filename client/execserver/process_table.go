@@ -25,7 +25,7 @@ type processTable struct {
 }
 
 // put returns the process with the id, a new one if there is none.
-func (t *processTable) put(id string, digest [sha256.Size]byte) (p *process, isNew bool) {
+func (t *processTable) put(id string, digest [sha256.Size]byte, hasTerminal bool) (p *process, isNew bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forget()
@@ -33,7 +33,7 @@ func (t *processTable) put(id string, digest [sha256.Size]byte) (p *process, isN
 		return p, false
 	}
 	p = newProcess(t.conn, id)
-	p.digest = digest
+	p.digest, p.hasTerminal = digest, hasTerminal
 	if t.byID == nil {
 		t.byID = make(map[string]*process)
 	}
@@ -83,6 +83,9 @@ type process struct {
 	id     string
 	digest [sha256.Size]byte // of the request that started it
 	starts chan struct{}     // has a token while nobody is starting it
+	stdin  stdinState
+
+	hasTerminal bool
 
 	mu        sync.Mutex
 	tried     bool                   // guarded by mu; a start was sent
@@ -92,10 +95,20 @@ type process struct {
 	last      uint64                 // guarded by mu; the highest seq that was heard of
 	closed    bool                   // guarded by mu
 	closedAt  time.Time              // guarded by mu; when that was learned
+
+	feeds   []*feed       // guarded by mu; its readers
+	owner   *feed         // guarded by mu; who owns it, nil for nobody
+	waiting chan struct{} // guarded by mu; while it waits for an owner to come back, closed when one has
+	changed chan struct{} // guarded by mu; closed when it said something, or its end is known
+	pipe    bool          // guarded by mu; its stdin is a pipe
+	killed  bool          // guarded by mu; this end asked for its termination
+	marks   []mark        // guarded by mu; the last ones
+	acks    acknowledging // guarded by mu
 }
 
 func newProcess(c *Conn, id string) *process {
-	p := &process{conn: c, id: id, starts: make(chan struct{}, 1)}
+	p := &process{conn: c, id: id, starts: make(chan struct{}, 1), changed: make(chan struct{})}
+	p.stdin.begin()
 	p.starts <- struct{}{}
 	return p
 }
@@ -125,7 +138,7 @@ func (p *process) prepare(sessionID string, r *execwirev1.StartProcessRequest) {
 		SessionId: sessionID, ProcessId: p.id, Labels: r.GetLabels(),
 		Argv:             append(direct.GetArgv(), prepared.GetArgv()...),
 		WorkingDirectory: direct.GetWorkingDirectory() + prepared.GetWorkingDirectory(),
-		HasTerminal:      r.GetIo().GetTerminal() != nil,
+		HasTerminal:      p.hasTerminal,
 		TerminalSize:     r.GetIo().GetTerminal().GetSize(),
 	}
 	if described.GetHasTerminal() && described.GetTerminalSize() == nil {
@@ -134,6 +147,7 @@ func (p *process) prepare(sessionID string, r *execwirev1.StartProcessRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.described = described
+	p.pipe = r.GetIo().GetPipes().GetStdin() == execwirev1.StdinMode_STDIN_MODE_PIPE
 }
 
 // attempted notes that a start is sent, and reports whether one was before.
@@ -161,6 +175,7 @@ func (p *process) describe() *execwirev1.Process {
 	defer p.mu.Unlock()
 	described := proto.CloneOf(p.described)
 	described.LastSeq, described.Exit = p.last, p.exit
+	described.Owned = p.owner != nil
 	switch {
 	case p.closed:
 		described.State = execwirev1.ProcessState_PROCESS_STATE_CLOSED

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -112,6 +113,38 @@ func saidBy(e *jsonrpc.Error) (execwirev1.ErrorReason, map[string]string, bool) 
 	}
 	reason, known := execwirev1.ErrorReason_value[reasonPrefix+name]
 	return execwirev1.ErrorReason(reason), metadata, known && reason != 0
+}
+
+// within returns a status whose fields are those of a message that a field of the
+// request has.
+func within(field string, err error) error {
+	full := status.Convert(err).Proto()
+	changed := false
+	for i, packed := range full.GetDetails() {
+		detail, unpackErr := packed.UnmarshalNew()
+		if unpackErr != nil {
+			continue
+		}
+		switch d := detail.(type) {
+		case *errdetails.BadRequest:
+			for _, violation := range d.GetFieldViolations() {
+				violation.Field = field + "." + violation.GetField()
+			}
+		case *errdetails.ErrorInfo:
+			if named := d.GetMetadata()["field"]; named != "" {
+				d.Metadata["field"] = field + "." + named
+			}
+		default:
+			continue
+		}
+		if repacked, packErr := anypb.New(detail); packErr == nil {
+			full.Details[i], changed = repacked, true
+		}
+	}
+	if !changed {
+		return err
+	}
+	return status.ErrorProto(full)
 }
 
 // reasonOf is the reason of a status, unspecified for none.
