@@ -1,6 +1,12 @@
 // Package daemon wires a server together: supervisor, sessions, services and
 // listeners from a configuration. It is what the command line runs, and what a
-// program embeds that wants an execwire server inside itself.
+// program embeds that wants an execwire server inside itself: docs/embedding.md has
+// an introduction.
+//
+// [Open] returns a client of the server that a URL names, in this program or
+// elsewhere. [Run] is a server with listeners, [RunExecutor] one that is reached
+// through a relay, and [New] makes one step by step. Whichever it is, [Main] has to
+// come first in the main function of a program that is to confine anything.
 package daemon
 
 import (
