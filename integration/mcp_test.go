@@ -20,6 +20,7 @@ func mcpDoors(t *testing.T) map[string][]string {
 		"in this program": {"run"},
 		"unix":            server.through(unixDoor),
 		"tcp":             server.through(tcpDoor),
+		"websocket":       server.through(websocketDoor),
 		"hub":             f.through(),
 		"forward":         forward.through(unixDoor),
 	}
@@ -75,13 +76,14 @@ func TestAnMCPServerWhoseClientIsKilled(t *testing.T) {
 func TestAnMCPServerWhileTheConnectionIsCut(t *testing.T) {
 	waits(t)
 	server, f := serve(t), newFleet(t)
-	wire := newProxy(t, "tcp", server.address(tcpDoor))
+	wire, websocket := newProxy(t, "tcp", server.address(tcpDoor)), newProxy(t, "tcp", server.address(websocketDoor))
 	for name, way := range map[string]struct {
 		through []string
 		cutting func(time.Duration) (stop func() int)
 	}{
-		"tcp": {[]string{"run", "--server", wire.url()}, wire.cutting},
-		"hub": {f.through(), f.cutting},
+		"tcp":       {[]string{"run", "--server", wire.url()}, wire.cutting},
+		"websocket": {[]string{"run", "--server", "ws://" + addressIn(websocket.url())}, websocket.cutting},
+		"hub":       {f.through(), f.cutting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := shortDir(t)
