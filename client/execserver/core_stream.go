@@ -137,8 +137,7 @@ func (s *coreStream) end() {
 	}
 	// It is said at once; nobody waits for the answer, and a link that is lost has no
 	// stream either.
-	var atOnce context.Context
-	_ = s.link.request(atOnce, func(dst []byte, id jsonrpc.ID) []byte {
+	_ = s.link.post(func(dst []byte, id jsonrpc.ID) []byte {
 		return jsonrpc.AppendRequest(dst, id, "core/cancel", coreStreamID{s.id})
 	}, func([]byte, error) {})
 }

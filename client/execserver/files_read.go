@@ -144,8 +144,7 @@ func (s *fileService) openOn(ctx context.Context, l *link, where wireWhere, mode
 // closeOn closes a handle. Nobody waits for the answer, and a link that is lost has no
 // handle.
 func (s *fileService) closeOn(l *link, id string) {
-	var atOnce context.Context
-	_ = l.request(atOnce, func(dst []byte, request jsonrpc.ID) []byte {
+	_ = l.post(func(dst []byte, request jsonrpc.ID) []byte {
 		return jsonrpc.AppendRequest(dst, request, "fs/close", closeParams{id})
 	}, func([]byte, error) {})
 }
