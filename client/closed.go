@@ -7,16 +7,19 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // ErrClosed is what errors.Is finds in what calls fail with that were going on when
-// their client was closed, and in what they fail with afterwards.
+// their client, or Process, was closed, and in what they fail with afterwards.
 var ErrClosed = errors.New("the client was closed")
 
 // ConnectionLostError says that the connection to the server is gone and cannot be
-// made again: a command that was launched to serve has ended, or what is at the
-// other end refuses for good. Every call that is going on fails with it, and every
-// later one.
+// made again: a command that was launched to serve has ended, the session of a
+// connection is lost, or the hub of a relay refuses the client. Every call that is
+// going on fails with it, and every later one, unless a hub comes to let the client
+// in.
 type ConnectionLostError struct {
 	// Err is why.
 	Err error
@@ -41,6 +44,9 @@ type goneError interface {
 type lifetime struct {
 	ctx context.Context
 	end context.CancelCauseFunc
+	// refusal returns why there is no use in waiting for a connection at the moment;
+	// nil as long as there is. A nil function never knows.
+	refusal func() error
 }
 
 func newLifetime() *lifetime {
@@ -67,6 +73,11 @@ func (l *lifetime) explain(err error) error {
 	}
 	if over := l.over(); over != nil {
 		return over
+	}
+	if l.refusal != nil && status.Code(err) == codes.Unavailable {
+		if refused := l.refusal(); refused != nil {
+			return &ConnectionLostError{Err: refused}
+		}
 	}
 	return err
 }

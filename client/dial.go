@@ -95,19 +95,26 @@ func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error
 		}
 		return NewOwning(conn, conn), nil
 	}
-	conn, err := Connect(ctx, rawURL, options...)
+	conn, dialer, err := connect(ctx, rawURL, options)
 	if err != nil {
 		return nil, err
 	}
-	return NewOwning(conn, conn), nil
+	c := NewOwning(conn, conn)
+	c.life.refusal = dialer.refusal
+	return c, nil
 }
 
 // Connect is [Dial] for generated clients: it returns the connection alone, which
 // the caller closes.
 func Connect(ctx context.Context, rawURL string, options ...Option) (*grpc.ClientConn, error) {
+	conn, _, err := connect(ctx, rawURL, options)
+	return conn, err
+}
+
+func connect(ctx context.Context, rawURL string, options []Option) (*grpc.ClientConn, *recordingDialer, error) {
 	endpoint, err := parseURL(rawURL)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var config dialConfig
 	for _, option := range options {
@@ -116,17 +123,17 @@ func Connect(ctx context.Context, rawURL string, options ...Option) (*grpc.Clien
 	dialer := &recordingDialer{endpoint: endpoint}
 	grpcOptions, err := config.dialOptions(dialer)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	conn, err := grpc.NewClient("passthrough:///"+endpoint.authority, grpcOptions...)
 	if err != nil {
-		return nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
+		return nil, nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
 	}
 	if err := waitReady(ctx, conn, dialer); err != nil {
 		_ = conn.Close() // the reason for closing is the better error
-		return nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
+		return nil, nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
 	}
-	return conn, nil
+	return conn, dialer, nil
 }
 
 // endpoint is an address to dial and the name the server goes by there.
@@ -217,10 +224,14 @@ type recordingDialer struct {
 
 	mu  sync.Mutex
 	err error // guarded by mu
+	// refused is why the last attempt was the last that is worth making; nil if
+	// it was not; guarded by mu.
+	refused error
 }
 
 func (d *recordingDialer) dial(ctx context.Context, _ string) (net.Conn, error) {
 	conn, err := d.connect(ctx)
+	d.setRefused(err)
 	if err != nil {
 		d.record(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -107,6 +108,24 @@ func (d *recordingDialer) connectRelay(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	return &relayConn{Conn: conn, harness: h}, nil
+}
+
+// setRefused notes whether the last attempt, which failed with err or did not, was
+// refused for good: by a hub that does not know who asks, or does not let it.
+func (d *recordingDialer) setRefused(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var refused *harness.RefusedError
+	if d.refused = nil; errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden) {
+		d.refused = err
+	}
+}
+
+// refusal returns why there is no use in waiting for a connection, or nil.
+func (d *recordingDialer) refusal() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused
 }
 
 // relayConn is a connection that ends with its websocket.

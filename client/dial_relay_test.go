@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/execwire/execwire/internal/testcert"
+	"github.com/execwire/execwire/relay/harness"
 )
 
 func TestRelayURLs(t *testing.T) {
@@ -93,6 +95,47 @@ func TestRelayURLsThatCannotBeDialed(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hide") {
 			t.Errorf("%s: %v, want %q and nothing of the signature", url, err, want)
+		}
+	}
+}
+
+// refusingHub is a hub that answers with whatever status it has now.
+func refusingHub(t *testing.T, answer *atomic.Int32) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", int(answer.Load()))
+	}))
+	t.Cleanup(server.Close)
+	return "relay+ws" + strings.TrimPrefix(server.URL, "http") + "/executor/a?role=harness"
+}
+
+func TestAHubThatDoesNotLetTheClientInEndsTheWaitForAConnection(t *testing.T) {
+	var answer atomic.Int32
+	url := refusingHub(t, &answer)
+	endpoint, err := parseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer := &recordingDialer{endpoint: endpoint}
+	if err := (&dialConfig{}).relayOptions(dialer); err != nil {
+		t.Fatal(err)
+	}
+	for status, final := range map[int32]bool{
+		http.StatusUnauthorized: true, http.StatusForbidden: true, http.StatusNotFound: false, http.StatusServiceUnavailable: false,
+	} {
+		answer.Store(status)
+		if _, err := dialer.dial(t.Context(), ""); err == nil {
+			t.Fatal("it let the client in")
+		}
+		life := newLifetime()
+		life.refusal = dialer.refusal
+		var lost *ConnectionLostError
+		var refused *harness.RefusedError
+		err := life.explain(errCut)
+		if is := errors.As(err, &lost) && errors.As(err, &refused); is != final {
+			t.Errorf("%d: %v", status, err)
+		}
+		if life.over() != nil {
+			t.Errorf("%d: nobody is asked again", status)
 		}
 	}
 }

@@ -146,7 +146,12 @@ func (p *Process) Detach(ctx context.Context) error {
 }
 
 // errProcessClosed is what calls of a Process fail with after its Close.
-var errProcessClosed = fmt.Errorf("the handle of the process was closed: %w", ErrClosed)
+var errProcessClosed error = processClosedError{}
+
+type processClosedError struct{}
+
+func (processClosedError) Error() string        { return "the handle of the process was closed" }
+func (processClosedError) Is(target error) bool { return target == ErrClosed }
 
 // Close ends the use of the process and blocks until nothing of that is left, some
 // seconds at most. One from Start that still runs is killed, as far as the server

@@ -117,6 +117,7 @@ func TestEveryCallFailsOnceAProcessCannotBeFollowed(t *testing.T) {
 				reader := reads(t.Context(), process, false)
 				calls := pendingCalls(t, process, reader)
 				test.happens(p, process)
+				<-reader.over
 				for call, err := range calls {
 					if err := err(); !test.is(err) && !answersAtOnce(call) {
 						t.Errorf("%s: %v", call, err)
