@@ -35,6 +35,12 @@ type TransferOptions struct {
 	Delete bool
 	// Parallel is how many files are copied at once; 0 is 16.
 	Parallel int
+	// InPlace has Push write files in place, and give neither files nor directories
+	// permission bits: for servers of the exec-server protocol that can do no more. A
+	// reader can see a part of a file, and a failure leaves one. It does not go
+	// together with Preserve, NoReplace, Update and Checksum. For Pull it means
+	// nothing.
+	InPlace bool
 
 	// OnProgress is called while files are copied, and OnFailed for every file
 	// that was not, with its path relative to the source, "." for that itself. They
@@ -101,6 +107,9 @@ func (e *TransferError) Unwrap() error { return e.Err }
 // Errors are [*TransferError] when some files were not copied, the others being
 // so, those of the first call if the server is lost, or wrap the cause of ctx.
 func (c *Client) Push(ctx context.Context, local, remote string, options TransferOptions) (Transferred, error) {
+	if options.InPlace && (options.Preserve || options.NoReplace || options.Update || options.Checksum) {
+		return Transferred{}, errInPlace
+	}
 	source, err := openLocal(local)
 	if err != nil {
 		return Transferred{}, err
@@ -111,7 +120,7 @@ func (c *Client) Push(ctx context.Context, local, remote string, options Transfe
 			return Transferred{}, err
 		}
 	}
-	destination := &remoteSide{client: c, base: remote}
+	destination := &remoteSide{client: c, base: remote, plain: options.InPlace}
 	t := newTransfer(source, destination, options)
 	t.wantsDirectory = namesDirectory(local)
 	t.copy = func(ctx context.Context, name string) (int64, bool, error) {
@@ -163,6 +172,9 @@ func (t *transfer) push(ctx context.Context, source *localSide, destination *rem
 	}
 	if info.Size() > resumeBytes {
 		options.ID = uploadID(file.Name(), info, destination.path(name))
+	}
+	if t.options.InPlace {
+		options = UploadOptions{InPlace: true, OnProgress: options.OnProgress}
 	}
 	uploaded, err := destination.client.Upload(ctx, destination.path(name), file, options)
 	if err != nil {
@@ -235,6 +247,7 @@ func (t *transfer) keepsTimes() bool {
 }
 
 var (
+	errInPlace      = errors.New("TransferOptions.InPlace does not go together with Preserve, NoReplace, Update and Checksum: leave it or them out")
 	errIsDirectory  = errors.New("it is a directory")
 	errNotDirectory = errors.New("it is not a directory")
 	errSpecial      = errors.New("it is a FIFO, socket or device: only files, links and directories are copied")

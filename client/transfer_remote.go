@@ -13,12 +13,25 @@ import (
 type remoteSide struct {
 	client *Client
 	base   string
+	// plain is whether directories get no permission bits.
+	plain bool
 }
 
 func (s *remoteSide) path(name string) string { return path.Join(s.base, name) }
 
+// follow leaves a base that is no link as it is where the server cannot say where it
+// leads.
 func (s *remoteSide) follow(ctx context.Context) error {
 	real, err := s.client.RealPath(ctx, s.base)
+	if Reason(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+		info, lstatErr := s.client.Lstat(ctx, s.base)
+		switch {
+		case lstatErr != nil:
+			return lstatErr
+		case info.Metadata.GetType() != symlink:
+			return nil
+		}
+	}
 	if err == nil {
 		s.base = real
 	}
@@ -50,16 +63,20 @@ func (s *remoteSide) readDir(ctx context.Context, name string) (map[string]execw
 // mkdir gives the directory its owner's permissions in any case, so that it can be
 // filled.
 func (s *remoteSide) mkdir(ctx context.Context, name string, mode uint32) (made bool, err error) {
+	permissions := &mode
+	if s.plain {
+		permissions = nil
+	}
 	mode |= 0o700
 	// One that was made and not answered is found at the next attempt, and merged
 	// into: it is as good.
 	_, err = repeat(ctx, s.client, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.client.Mkdir(ctx, s.path(name), &mode)
+		return struct{}{}, s.client.Mkdir(ctx, s.path(name), permissions)
 	})
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err
 	}
-	return false, s.client.MkdirAll(ctx, s.path(name), &mode)
+	return false, s.client.MkdirAll(ctx, s.path(name), permissions)
 }
 
 func (s *remoteSide) removeAll(ctx context.Context, name string) error {

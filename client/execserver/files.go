@@ -1,10 +1,15 @@
 package execserver
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"strings"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -24,6 +29,7 @@ type fileService struct {
 type wireWhere struct {
 	Path    string       `json:"path"`
 	Sandbox *wireSandbox `json:"sandbox,omitempty"`
+	native  string       // the path as errors name it
 }
 
 // sayingWhere are requests with a path.
@@ -38,12 +44,35 @@ func (s *fileService) wire(ctx context.Context, request sayingWhere) (wireWhere,
 	if strict, ok := request.(interface{ GetNoSymlinks() bool }); ok && strict.GetNoSymlinks() {
 		return wireWhere{}, unsupported("no_symlinks", "follows symbolic links")
 	}
+	native := cmp.Or(request.GetPath(), string(request.GetRawPath()))
 	where, err := s.wireText(ctx, "path", request.GetPath(), request.GetRawPath())
 	if err != nil {
-		return wireWhere{}, err
+		return wireWhere{}, about(native, err)
 	}
 	sandbox, err := s.conn.sandbox(ctx, "sandbox", request.GetSandbox(), "")
-	return wireWhere{Path: where, Sandbox: sandbox}, err
+	return wireWhere{Path: where, Sandbox: sandbox, native: native}, err
+}
+
+// ask makes a request about a place. What the operating system said of it is told with
+// the path, as a server of ours does.
+func (s *fileService) ask(ctx context.Context, method string, where wireWhere, params, result any) error {
+	return about(where.native, s.conn.call(ctx, method, params, result))
+}
+
+// about adds a path to an error about it.
+func about(native string, err error) error {
+	st := status.Convert(err)
+	if err == nil || len(st.Details()) == 0 {
+		return err
+	}
+	native = strings.ToValidUTF8(native, "\ufffd")
+	said := st.Proto()
+	said.Message = native + ": " + said.GetMessage()
+	resource, failed := anypb.New(&errdetails.ResourceInfo{ResourceType: "path", ResourceName: native})
+	if failed == nil {
+		said.Details = append(said.Details, resource)
+	}
+	return status.ErrorProto(said)
 }
 
 // wireText returns a path as the server takes it; it is cleaned by lexical rules, as
@@ -89,7 +118,7 @@ func (s *fileService) CreateDirectory(ctx context.Context, request *execwirev1.C
 	if request.Permissions != nil {
 		return nil, unsupported("permissions", "gives directories those of its umask")
 	}
-	return &execwirev1.CreateDirectoryResponse{}, s.conn.call(ctx, "fs/createDirectory", createDirectoryParams{where, request.GetRecursive()}, nil)
+	return &execwirev1.CreateDirectoryResponse{}, s.ask(ctx, "fs/createDirectory", where, createDirectoryParams{where, request.GetRecursive()}, nil)
 }
 
 type removeParams struct {
@@ -104,7 +133,7 @@ func (s *fileService) RemovePath(ctx context.Context, request *execwirev1.Remove
 	if err != nil {
 		return nil, err
 	}
-	return &execwirev1.RemovePathResponse{}, s.conn.call(ctx, "fs/remove", removeParams{where, request.GetRecursive(), request.GetIgnoreMissing()}, nil)
+	return &execwirev1.RemovePathResponse{}, s.ask(ctx, "fs/remove", where, removeParams{where, request.GetRecursive(), request.GetIgnoreMissing()}, nil)
 }
 
 type copyParams struct {
@@ -128,37 +157,38 @@ func (s *fileService) CopyPath(ctx context.Context, request *execwirev1.CopyPath
 	if params.Sandbox, err = s.conn.sandbox(ctx, "sandbox", request.GetSandbox(), ""); err != nil {
 		return nil, err
 	}
-	same, err := s.isSame(ctx, params)
+	native := cmp.Or(request.GetSourcePath(), string(request.GetRawSourcePath()))
+	same, err := s.isSame(ctx, params, native)
 	if err != nil || same {
 		return &execwirev1.CopyPathResponse{}, err
 	}
-	return &execwirev1.CopyPathResponse{}, s.conn.call(ctx, "fs/copy", params, nil)
+	return &execwirev1.CopyPathResponse{}, about(native, s.conn.call(ctx, "fs/copy", params, nil))
 }
 
 // isSame is whether a file is to be copied to itself, as far as can be known, which
 // empties it on servers of the reference.
-func (s *fileService) isSame(ctx context.Context, params copyParams) (bool, error) {
-	source, err := s.canonical(ctx, params.SourcePath, params.Sandbox)
+func (s *fileService) isSame(ctx context.Context, params copyParams, native string) (bool, error) {
+	source, err := s.canonical(ctx, wireWhere{params.SourcePath, params.Sandbox, native})
 	if err != nil {
 		return false, err
 	}
-	destination, err := s.canonical(ctx, params.DestinationPath, params.Sandbox)
+	destination, err := s.canonical(ctx, wireWhere{params.DestinationPath, params.Sandbox, native})
 	if err != nil || source != destination {
 		return false, nil // it is not there yet, or the copy says what is wrong with it
 	}
-	described, err := s.describe(ctx, wireWhere{params.SourcePath, params.Sandbox})
+	described, err := s.describe(ctx, wireWhere{params.SourcePath, params.Sandbox, native})
 	return err == nil && described.GetType() == execwirev1.FileType_FILE_TYPE_REGULAR && !described.GetIsSymlink(), err
 }
 
 // canonical is the path without links where the server can say it, and else as it is.
-func (s *fileService) canonical(ctx context.Context, where string, sandbox *wireSandbox) (string, error) {
+func (s *fileService) canonical(ctx context.Context, where wireWhere) (string, error) {
 	if !s.isNewer() {
-		return where, nil
+		return where.Path, nil
 	}
 	var result struct {
 		Path string `param:"path"`
 	}
-	err := s.conn.call(ctx, "fs/canonicalize", wireWhere{where, sandbox}, &result)
+	err := s.ask(ctx, "fs/canonicalize", where, where, &result)
 	return result.Path, err
 }
 
@@ -171,7 +201,7 @@ func (s *fileService) CanonicalizePath(ctx context.Context, request *execwirev1.
 	if !s.isNewer() {
 		return nil, failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED, "this server cannot say what a path is without links")
 	}
-	said, err := s.canonical(ctx, where.Path, where.Sandbox)
+	said, err := s.canonical(ctx, where)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +241,7 @@ const (
 // a file nor a directory is not known.
 func (s *fileService) describe(ctx context.Context, where wireWhere) (*execwirev1.FileMetadata, error) {
 	var result wireMetadata
-	if err := s.conn.call(ctx, "fs/getMetadata", where, &result); err != nil {
+	if err := s.ask(ctx, "fs/getMetadata", where, where, &result); err != nil {
 		return nil, err
 	}
 	m := &execwirev1.FileMetadata{IsSymlink: result.IsSymlink, LinkCount: 1, Mode: supposedFileMode,
@@ -227,4 +257,37 @@ func (s *fileService) describe(ctx context.Context, where wireWhere) (*execwirev
 	}
 	m.Version = versionOf(m)
 	return m, nil
+}
+
+// cannot is the refusal of a call that no server of the reference can carry out.
+func cannot(what string) error {
+	return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED, "this server cannot %s: reach a server of execwire", what)
+}
+
+// RenamePath implements FileSystemServiceServer.
+func (s *fileService) RenamePath(_ context.Context, request *execwirev1.RenamePathRequest) (*execwirev1.RenamePathResponse, error) {
+	return nil, about(cmp.Or(request.GetSourcePath(), string(request.GetRawSourcePath())), cannot("rename files"))
+}
+
+// CreateSymlink implements FileSystemServiceServer.
+func (s *fileService) CreateSymlink(_ context.Context, request *execwirev1.CreateSymlinkRequest) (*execwirev1.CreateSymlinkResponse, error) {
+	return nil, about(cmp.Or(request.GetPath(), string(request.GetRawPath())), cannot("make symbolic links"))
+}
+
+// WatchDirectory implements FileSystemServiceServer.
+func (s *fileService) WatchDirectory(*execwirev1.WatchDirectoryRequest, grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
+	return cannot("watch directories")
+}
+
+// AwaitPaths implements FileSystemServiceServer.
+func (s *fileService) AwaitPaths(*execwirev1.AwaitPathsRequest, grpc.ServerStreamingServer[execwirev1.AwaitPathsResponse]) error {
+	return cannot("wait for paths")
+}
+
+// GetUpload implements FileSystemServiceServer. Such a server keeps none.
+func (s *fileService) GetUpload(_ context.Context, request *execwirev1.GetUploadRequest) (*execwirev1.GetUploadResponse, error) {
+	if request.GetUploadId() == "" {
+		return nil, invalidField("upload_id", "is empty: name an upload")
+	}
+	return nil, failure(execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND, "this server keeps nothing of the upload %s: begin it anew", request.GetUploadId())
 }

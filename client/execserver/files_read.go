@@ -91,7 +91,7 @@ func (s *fileService) readWhole(ctx context.Context, where wireWhere) ([]byte, e
 	var result struct {
 		Data jsonrpc.Base64 `param:"dataBase64"`
 	}
-	if err := s.conn.call(ctx, "fs/readFile", where, &result); err != nil {
+	if err := s.ask(ctx, "fs/readFile", where, where, &result); err != nil {
 		return nil, s.contentError(ctx, where, err)
 	}
 	return result.Data, nil
@@ -105,7 +105,7 @@ func (s *fileService) contentError(ctx context.Context, where wireWhere, err err
 	}
 	m, described := s.describe(ctx, where)
 	if described == nil && m.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY {
-		return failure(execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY, "%s is a directory", where.Path)
+		return failure(execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY, "%s is a directory", where.native)
 	}
 	return err
 }
@@ -134,7 +134,7 @@ type readBlockResult struct {
 // openOn opens a file over a link, and returns its handle there.
 func (s *fileService) openOn(ctx context.Context, l *link, where wireWhere, mode string) (string, error) {
 	id := rand.Text()
-	err := s.conn.callOn(ctx, l, s.conn.places, "fs/open", openParams{id, where, mode}, nil)
+	err := about(where.native, s.conn.callOn(ctx, l, s.conn.places, "fs/open", openParams{id, where, mode}, nil))
 	if err != nil && ctx.Err() != nil {
 		s.closeOn(l, id) // it may have been opened
 	}
@@ -223,11 +223,11 @@ func (s *fileService) DownloadFile(request *execwirev1.DownloadFileRequest, stre
 	case err != nil:
 		return err
 	case m.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY:
-		return failure(execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY, "%s is a directory", where.Path)
+		return failure(execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY, "%s is a directory", where.native)
 	case m.GetType() != execwirev1.FileType_FILE_TYPE_REGULAR:
-		return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE, "%s is not a file", where.Path)
+		return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE, "%s is not a file", where.native)
 	case request.GetIfVersion() != "" && request.GetIfVersion() != m.GetVersion():
-		return failure(execwirev1.ErrorReason_ERROR_REASON_FILE_CHANGED, "%s is not the version that was asked for any more", where.Path)
+		return failure(execwirev1.ErrorReason_ERROR_REASON_FILE_CHANGED, "%s is not the version that was asked for any more", where.native)
 	}
 	head := &execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Head{Head: &execwirev1.DownloadHead{Metadata: m}}}
 	if err := stream.Send(head); err != nil {
@@ -267,7 +267,7 @@ type wireEntries struct {
 // lead to nothing not at all.
 func (s *fileService) list(ctx context.Context, where wireWhere) ([]*execwirev1.DirectoryEntry, error) {
 	var result wireEntries
-	if err := s.conn.call(ctx, "fs/readDirectory", where, &result); err != nil {
+	if err := s.ask(ctx, "fs/readDirectory", where, where, &result); err != nil {
 		return nil, err
 	}
 	entries := make([]*execwirev1.DirectoryEntry, 0, len(result.Entries))

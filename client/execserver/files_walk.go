@@ -56,7 +56,7 @@ func (s *fileService) WalkDirectory(request *execwirev1.WalkDirectoryRequest, st
 	case err != nil:
 		return err
 	case m.GetType() != execwirev1.FileType_FILE_TYPE_DIRECTORY:
-		return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY, "%s is not a directory", where.Path)
+		return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY, "%s is not a directory", where.native)
 	}
 	w := &walk{files: s, ctx: stream.Context(), request: request, stream: stream, root: cmp.Or(string(request.GetRawPath()), request.GetPath())}
 	if err := w.run(); err != nil {

@@ -32,17 +32,17 @@ func (s *fileService) WriteFile(ctx context.Context, request *execwirev1.WriteFi
 func (s *fileService) writeWhole(ctx context.Context, where wireWhere, data []byte) error {
 	if len(data) > maxWholeWrite {
 		return failure(execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE,
-			"%s is to have more than %d bytes, which this server cannot be told: it takes no files in blocks", where.Path, maxWholeWrite)
+			"%s is to have more than %d bytes, which this server cannot be told: it takes no files in blocks", where.native, maxWholeWrite)
 	}
 	if data == nil {
 		data = []byte{}
 	}
-	return s.conn.call(ctx, "fs/writeFile", writeFileParams{where, data}, nil)
+	return s.ask(ctx, "fs/writeFile", where, writeFileParams{where, data}, nil)
 }
 
 // errNoReplacement is the refusal of uploads that are to take the place of a file.
 var errNoReplacement = failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED,
-	"this server cannot put a file in the place of another in one step: upload it in place, which a reader can see a part of, or reach a server of execwire")
+	"this server cannot put a file in the place of another in one step: write it in place, where a reader can see a part of it, or reach a server of execwire")
 
 // UploadFile implements FileSystemServiceServer: in place alone.
 func (s *fileService) UploadFile(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse]) error {

@@ -12,13 +12,13 @@ import (
 type cpFlags struct {
 	connect                                          connectFlags
 	recursive, preserve, noClobber, update, checksum bool
-	delete, quiet, noTargetDirectory                 bool
+	delete, quiet, noTargetDirectory, inPlace        bool
 }
 
 func newCpCommand(std streams) *cobra.Command {
 	var flags cpFlags
 	command := &cobra.Command{
-		Use:   "cp [-r] [-p] [-n|--update|--checksum] [--delete] [-T] [-q] SOURCE... DEST",
+		Use:   "cp [-r] [-p] [-n|--update|--checksum] [--delete] [--in-place] [-T] [-q] SOURCE... DEST",
 		Short: "Copy files to, from or on a server",
 		Long: `cp copies files between this machine and a server, or on the server. Paths of the
 server begin with a colon, :PATH, others are of this machine. As with the cp of
@@ -43,6 +43,10 @@ the source does not have, so that
 makes a directory the same as another one. Both keep the times of files, as -p does.
 On the server itself, copies are made by it: there are only -r and -T, a file is
 written in place, and directories get the mode of new ones.
+
+To servers of the exec-server protocol that are not of execwire (ws://, wss://) files
+can only be copied with --in-place: then they are written where they are, and neither
+files nor directories get the permission bits of their sources.
 
 At a terminal a line on stderr shows how far it is; elsewhere, and with -q, nothing
 is said but errors. The exit code is 1 when some files could not be copied, which
@@ -69,7 +73,13 @@ directory here, as the directory of run does.`,
 			}
 			plan, err := planCopies(arguments, flags)
 			if err == nil && plan.fromServer && plan.toServer {
-				err = without(command, "there are only -r and -T for copies on the server", "preserve", "no-clobber", "update", "checksum", "delete")
+				err = without(command, "there are only -r and -T for copies on the server", "preserve", "no-clobber", "update", "checksum", "delete", "in-place")
+			}
+			if err == nil && flags.inPlace {
+				err = without(command, "it is not for --in-place", "preserve", "no-clobber", "update", "checksum")
+			}
+			if err == nil && flags.inPlace && plan.fromServer {
+				err = errors.New("--in-place is for copies to a server")
 			}
 			if err != nil {
 				return usageError(command, err)
@@ -89,6 +99,7 @@ directory here, as the directory of run does.`,
 	f.BoolVar(&flags.update, "update", false, "leave files out that are there with the same size and time")
 	f.BoolVar(&flags.checksum, "checksum", false, "leave files out that are there with the same content")
 	f.BoolVar(&flags.delete, "delete", false, "remove what is in a directory of the destination and not in that of the source")
+	f.BoolVar(&flags.inPlace, "in-place", false, "write files of the server where they are, without permission bits")
 	f.BoolVarP(&flags.noTargetDirectory, "no-target-directory", "T", false, "DEST is what the copy is called, also if it is a directory")
 	f.BoolVarP(&flags.quiet, "quiet", "q", false, "do not show how far it is")
 	addServerFlags(command, &flags.connect)

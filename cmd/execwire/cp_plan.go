@@ -183,7 +183,7 @@ func (p *copier) transfer(ctx context.Context, source copySource, dest string) e
 	}
 	options := client.TransferOptions{
 		Recursive: p.flags.recursive, Preserve: p.flags.preserve, NoReplace: p.flags.noClobber,
-		Update: p.flags.update, Checksum: p.flags.checksum, Delete: p.flags.delete,
+		Update: p.flags.update, Checksum: p.flags.checksum, Delete: p.flags.delete, InPlace: p.flags.inPlace,
 		OnFailed: func(name string, err error) { p.tell(source, dest, name, err) },
 	}
 	if p.bar != nil {
@@ -209,7 +209,17 @@ func (p *copier) copyThere(ctx context.Context, source copySource, dest string) 
 	from := source.path
 	if !p.flags.recursive || strings.HasSuffix(from, "/") {
 		real, err := p.client.RealPath(ctx, from)
-		if err != nil {
+		switch {
+		case client.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED:
+			info, lstatErr := p.client.Lstat(ctx, from)
+			if lstatErr != nil {
+				return lstatErr
+			}
+			if info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_SYMLINK {
+				return err
+			}
+			real = from
+		case err != nil:
 			return err
 		}
 		from = real

@@ -192,6 +192,8 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"cp --delete":         {[]string{"cp", "--delete", "a", ":b"}, 2, []string{"--delete is for -r"}},
 		"cp two ways":         {[]string{"cp", "--update", "-n", "a", ":b"}, 2, []string{"exclude each other"}},
 		"cp there":            {[]string{"cp", "-p", ":a", ":b"}, 2, []string{"--preserve", "only -r and -T"}},
+		"cp in place":         {[]string{"cp", "--in-place", "-p", "a", ":b"}, 2, []string{"--preserve: it is not for --in-place"}},
+		"cp here in place":    {[]string{"cp", "--in-place", ":a", "b"}, 2, []string{"--in-place is for copies to a server"}},
 		"cp of several":       {[]string{"cp", "-T", "a", "b", ":c"}, 2, []string{"-T"}},
 		"mv of one":           {[]string{"mv", "a"}, 2, []string{"name where to move"}},
 		"mkdir of a bad mode": {[]string{"mkdir", "-m", "9", "/x"}, 2, []string{"octal"}},
