@@ -170,7 +170,7 @@ fmt: $(TOOLS) ## format Go and protobuf
 
 .PHONY: generate
 generate: $(TOOLS) ## make gen/ from the protos
-	PATH="$(EXECWIRE_TOOLS_DIR):$$PATH" $(BUF) generate
+	scripts/generate $(BUF)
 
 .PHONY: dependencies
 dependencies: ## list again what each binary is made of

@@ -1,0 +1,287 @@
+from execwire.v1 import process_pb2 as _process_pb2
+from execwire.v1 import process_command_pb2 as _process_command_pb2
+from execwire.v1 import process_event_pb2 as _process_event_pb2
+from execwire.v1 import process_run_pb2 as _process_run_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+KILL_METHOD_CGROUP: KillMethod
+KILL_METHOD_DESCENDANTS: KillMethod
+KILL_METHOD_PROCESS_GROUP: KillMethod
+KILL_METHOD_UNSPECIFIED: KillMethod
+
+class CloseStdinRequest(_message.Message):
+    __slots__ = ["process_id", "session_id"]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    process_id: str
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ...) -> None: ...
+
+class CloseStdinResponse(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class GetProcessRequest(_message.Message):
+    __slots__ = ["process_id", "session_id"]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    process_id: str
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ...) -> None: ...
+
+class GetProcessResponse(_message.Message):
+    __slots__ = ["process"]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    process: _process_pb2.Process
+    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ...) -> None: ...
+
+class ListProcessesRequest(_message.Message):
+    __slots__ = ["page_size", "page_token", "session_id"]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListProcessesResponse(_message.Message):
+    __slots__ = ["next_page_token", "processes"]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    next_page_token: str
+    processes: _containers.RepeatedCompositeFieldContainer[_process_pb2.Process]
+    def __init__(self, processes: _Optional[_Iterable[_Union[_process_pb2.Process, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class PatternMatch(_message.Message):
+    __slots__ = ["data", "offset", "seq", "stream"]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    offset: int
+    seq: int
+    stream: _process_event_pb2.OutputStream
+    def __init__(self, stream: _Optional[_Union[_process_event_pb2.OutputStream, str]] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., seq: _Optional[int] = ...) -> None: ...
+
+class ReadOutputRequest(_message.Message):
+    __slots__ = ["after_seq", "max_bytes", "process_id", "session_id", "wait"]
+    AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    after_seq: int
+    max_bytes: int
+    process_id: str
+    session_id: str
+    wait: _duration_pb2.Duration
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., after_seq: _Optional[int] = ..., max_bytes: _Optional[int] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class ReadOutputResponse(_message.Message):
+    __slots__ = ["closed", "events", "exit", "last_seq", "next_after_seq"]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
+    closed: bool
+    events: _containers.RepeatedCompositeFieldContainer[_process_event_pb2.ProcessEvent]
+    exit: _process_event_pb2.ExitRecord
+    last_seq: int
+    next_after_seq: int
+    def __init__(self, events: _Optional[_Iterable[_Union[_process_event_pb2.ProcessEvent, _Mapping]]] = ..., next_after_seq: _Optional[int] = ..., last_seq: _Optional[int] = ..., exit: _Optional[_Union[_process_event_pb2.ExitRecord, _Mapping]] = ..., closed: bool = ...) -> None: ...
+
+class ResizeTerminalRequest(_message.Message):
+    __slots__ = ["process_id", "session_id", "size"]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    process_id: str
+    session_id: str
+    size: _process_command_pb2.TerminalSize
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., size: _Optional[_Union[_process_command_pb2.TerminalSize, _Mapping]] = ...) -> None: ...
+
+class ResizeTerminalResponse(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class SignalProcessRequest(_message.Message):
+    __slots__ = ["process_id", "session_id", "signal", "target"]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    process_id: str
+    session_id: str
+    signal: _process_event_pb2.Signal
+    target: _process_command_pb2.SignalTarget
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., signal: _Optional[_Union[_process_event_pb2.Signal, str]] = ..., target: _Optional[_Union[_process_command_pb2.SignalTarget, str]] = ...) -> None: ...
+
+class SignalProcessResponse(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class SnapshotOutputRequest(_message.Message):
+    __slots__ = ["process_id", "session_id"]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    process_id: str
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ...) -> None: ...
+
+class SnapshotOutputResponse(_message.Message):
+    __slots__ = ["last_seq", "process", "streams"]
+    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    last_seq: int
+    process: _process_pb2.Process
+    streams: _containers.RepeatedCompositeFieldContainer[StreamSnapshot]
+    def __init__(self, streams: _Optional[_Iterable[_Union[StreamSnapshot, _Mapping]]] = ..., last_seq: _Optional[int] = ..., process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ...) -> None: ...
+
+class StartProcessResponse(_message.Message):
+    __slots__ = ["process"]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    process: _process_pb2.Process
+    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ...) -> None: ...
+
+class StreamSnapshot(_message.Message):
+    __slots__ = ["head", "omitted_bytes", "stream", "tail", "total_bytes"]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    OMITTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    head: bytes
+    omitted_bytes: int
+    stream: _process_event_pb2.OutputStream
+    tail: bytes
+    total_bytes: int
+    def __init__(self, stream: _Optional[_Union[_process_event_pb2.OutputStream, str]] = ..., head: _Optional[bytes] = ..., tail: _Optional[bytes] = ..., omitted_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ...) -> None: ...
+
+class TerminateProcessRequest(_message.Message):
+    __slots__ = ["process_id", "session_id", "termination"]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    TERMINATION_FIELD_NUMBER: _ClassVar[int]
+    process_id: str
+    session_id: str
+    termination: _process_command_pb2.Termination
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., termination: _Optional[_Union[_process_command_pb2.Termination, _Mapping]] = ...) -> None: ...
+
+class TerminateProcessResponse(_message.Message):
+    __slots__ = ["exit", "method", "verified_empty", "was_running"]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_EMPTY_FIELD_NUMBER: _ClassVar[int]
+    WAS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    exit: _process_event_pb2.ExitRecord
+    method: KillMethod
+    verified_empty: bool
+    was_running: bool
+    def __init__(self, was_running: bool = ..., exit: _Optional[_Union[_process_event_pb2.ExitRecord, _Mapping]] = ..., method: _Optional[_Union[KillMethod, str]] = ..., verified_empty: bool = ...) -> None: ...
+
+class WaitForClosed(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class WaitForExit(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class WaitForIdle(_message.Message):
+    __slots__ = ["silence"]
+    SILENCE_FIELD_NUMBER: _ClassVar[int]
+    silence: _duration_pb2.Duration
+    def __init__(self, silence: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class WaitForPattern(_message.Message):
+    __slots__ = ["after_seq", "regular_expression", "stream"]
+    AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
+    REGULAR_EXPRESSION_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    after_seq: int
+    regular_expression: str
+    stream: _process_event_pb2.OutputStream
+    def __init__(self, regular_expression: _Optional[str] = ..., stream: _Optional[_Union[_process_event_pb2.OutputStream, str]] = ..., after_seq: _Optional[int] = ...) -> None: ...
+
+class WaitForPort(_message.Message):
+    __slots__ = ["port"]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    def __init__(self, port: _Optional[int] = ...) -> None: ...
+
+class WaitProcessRequest(_message.Message):
+    __slots__ = ["closed", "exit", "idle", "pattern", "port", "process_id", "session_id", "wait"]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    closed: WaitForClosed
+    exit: WaitForExit
+    idle: WaitForIdle
+    pattern: WaitForPattern
+    port: WaitForPort
+    process_id: str
+    session_id: str
+    wait: _duration_pb2.Duration
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., exit: _Optional[_Union[WaitForExit, _Mapping]] = ..., closed: _Optional[_Union[WaitForClosed, _Mapping]] = ..., pattern: _Optional[_Union[WaitForPattern, _Mapping]] = ..., port: _Optional[_Union[WaitForPort, _Mapping]] = ..., idle: _Optional[_Union[WaitForIdle, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class WaitProcessResponse(_message.Message):
+    __slots__ = ["match", "process", "satisfied"]
+    MATCH_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    SATISFIED_FIELD_NUMBER: _ClassVar[int]
+    match: PatternMatch
+    process: _process_pb2.Process
+    satisfied: bool
+    def __init__(self, satisfied: bool = ..., process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., match: _Optional[_Union[PatternMatch, _Mapping]] = ...) -> None: ...
+
+class WatchProcessRequest(_message.Message):
+    __slots__ = ["after_seq", "lossless", "process_id", "session_id"]
+    AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
+    LOSSLESS_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    after_seq: int
+    lossless: bool
+    process_id: str
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., after_seq: _Optional[int] = ..., lossless: bool = ...) -> None: ...
+
+class WatchProcessResponse(_message.Message):
+    __slots__ = ["events"]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[_process_event_pb2.ProcessEvent]
+    def __init__(self, events: _Optional[_Iterable[_Union[_process_event_pb2.ProcessEvent, _Mapping]]] = ...) -> None: ...
+
+class WriteStdinRequest(_message.Message):
+    __slots__ = ["data", "process_id", "session_id", "write_id"]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITE_ID_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    process_id: str
+    session_id: str
+    write_id: str
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., data: _Optional[bytes] = ..., write_id: _Optional[str] = ...) -> None: ...
+
+class WriteStdinResponse(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class KillMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
