@@ -117,6 +117,13 @@ test-typescript: bin/execwire bin/execwire-hub ## test the SDK for TypeScript
 	scripts/install-node-packages sdk/typescript examples/mcp
 	node sdk/typescript/scripts/test.mjs
 
+test: test-python
+
+# Against the real server and hub, by the Python and the libraries of Debian.
+.PHONY: test-python
+test-python: bin/execwire bin/execwire-hub ## test the SDK for Python
+	cd sdk/python && PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m tests
+
 # --- check -----------------------------------------------------------------
 
 .PHONY: check

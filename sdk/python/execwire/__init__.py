@@ -1,0 +1,53 @@
+"""Execwire: processes and files of other machines.
+
+Nothing a process says is lost or said twice, also when the connection is.
+
+    import execwire
+
+    with execwire.connect("grpc://127.0.0.1:7420") as server:
+        print(server.run(["uname", "-a"], check=True).text)
+
+``Client`` is where to begin. The generated messages and stubs are in ``execwire.v1``.
+"""
+
+from ._client import Client, connect, launch, relay_url
+from ._command import TerminalSize
+from ._download import Downloaded
+from ._events import Closed, Event, Exited, Gap, Output, Stream
+from ._exit import Completed, Exit, ExitCause
+from ._metadata import FileInfo, FileType
+from ._process import Process, Terminated
+from ._upload import Uploaded
+from ._wait import Wait
+from ._watch import Change, ChangeKind, Watch, WatchEvent
+from .errors import (
+    AlreadyExistsError,
+    ChangedError,
+    ClosedError,
+    ConnectError,
+    CredentialError,
+    Error,
+    ExecwireError,
+    ExitError,
+    InvalidRequestError,
+    LimitError,
+    LostError,
+    NotFoundError,
+    OutputLimitError,
+    PermissionDeniedError,
+    ProcessEndedError,
+    ProgramNotFoundError,
+    ProtocolError,
+    SandboxError,
+    StartError,
+    StdinClosedError,
+    TakenOverError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnimplementedError,
+    UsageError,
+)
+from .files import DirectoryEntry, Files, WalkEntry
+from .sandbox import Sandbox
+
+__all__ = [name for name in dir() if name[0].isupper()] + ["connect", "launch", "relay_url"]

@@ -1,0 +1,248 @@
+"""Connections to servers."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import queue
+import socket
+import ssl
+import time
+import urllib.parse
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Tuple
+
+import grpc
+
+from ._program import Forward
+from ._token import Authenticator, TokenFile, check_token
+from ._transport import Transport
+from .errors import ConnectError, CredentialError, UsageError
+
+_HOW_TO_WRITE = (
+    "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, "
+    "relay+wss://HOST/executor/ID?role=harness or local:"
+)
+_MESSAGE_BYTES = 16 << 20
+_SYSTEM_AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
+
+_OPTIONS: List[Tuple[str, Any]] = [
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.max_send_message_length", _MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 10_000),  # how long an attempt may take
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Nothing is said twice unless this package says so.
+    ("grpc.enable_retries", 0),
+    # A proxy is for the web, and not for what is on this host or in its network.
+    ("grpc.enable_http_proxy", 0),
+    # Clients do not share connections.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+@dataclass(frozen=True)
+class TLSFiles:
+    """Certificates, as files with PEM."""
+
+    ca_file: Optional[str] = None
+    cert_file: Optional[str] = None
+    key_file: Optional[str] = None
+
+
+def open_transport(
+    url: str,
+    *,
+    token: Optional[str],
+    token_file: Optional[str],
+    tls: TLSFiles,
+    timeout: float,
+    program: Optional[str],
+) -> Transport:
+    """Connects, and blocks until the server has answered. See connect()."""
+    if token is not None and token_file is not None:
+        raise UsageError("give token or token_file, not both")
+    parts = _parse(url)
+    on_close: List[Callable[[], None]] = []
+    target, secure, authority = "", False, ""
+    if parts.scheme in ("relay+ws", "relay+wss", ""):
+        flags = _forward_flags(token_file, tls)
+        if token is not None:
+            raise UsageError("a relay takes its token from a file: give token_file")
+        forward = Forward(url or "local:", flags, program)
+        on_close.append(forward.close)
+        target, token_file = "unix:" + urllib.parse.urlsplit(forward.url).path, None
+    elif parts.scheme == "unix":
+        target = "unix:" + urllib.parse.unquote(parts.path)
+    else:
+        target, secure = parts.netloc, parts.scheme == "grpcs"
+        authority = parts.hostname or ""
+    try:
+        source = _token_source(token, token_file)
+        if source is not None and authority and not secure:
+            _check_private(authority)
+        channel = _channel(target, secure, tls)
+        try:
+            _wait_ready(channel, url or "local:", parts, tls, timeout)
+        except BaseException:
+            channel.close()
+            raise
+    except BaseException:
+        for end in on_close:
+            end()
+        raise
+    if source is not None:
+        channel = grpc.intercept_channel(channel, Authenticator(source))
+    return Transport(channel, url or "local:", on_close)
+
+
+def _parse(url: str) -> urllib.parse.SplitResult:
+    shown = url.split("?")[0]  # what follows may be a signature
+    if url in ("", "local:"):
+        return urllib.parse.urlsplit("")
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise UsageError(f"failed to parse server URL {shown!r}: {_HOW_TO_WRITE}") from None
+    if parts.scheme in ("ws", "wss", "stdio"):
+        raise UsageError(
+            f"failed to parse server URL {shown!r}: {parts.scheme} is for clients of JSON-RPC; "
+            "this package speaks gRPC, by grpc://, grpcs:// or unix://"
+        )
+    if parts.scheme not in ("grpc", "grpcs", "unix", "relay+ws", "relay+wss"):
+        raise UsageError(f"failed to parse server URL {shown!r}: {_HOW_TO_WRITE}")
+    if parts.scheme in ("grpc", "grpcs"):
+        if not parts.hostname or port is None:
+            raise UsageError(
+                f"failed to parse server URL {shown!r}: host and port are required: "
+                f"{parts.scheme}://HOST:PORT"
+            )
+        if parts.path.strip("/") or parts.query or "@" in parts.netloc:
+            raise UsageError(
+                f"failed to parse server URL {shown!r}: nothing may follow or precede host "
+                f"and port: {parts.scheme}://HOST:PORT"
+            )
+    if parts.scheme == "unix" and (parts.netloc or not parts.path.startswith("/")):
+        raise UsageError(
+            f"failed to parse server URL {shown!r}: the path must be absolute: unix:///PATH"
+        )
+    return parts
+
+
+def _forward_flags(token_file: Optional[str], tls: TLSFiles) -> List[str]:
+    flags = []
+    for name, value in (
+        ("--token-file", token_file),
+        ("--tls-ca", tls.ca_file),
+        ("--tls-cert", tls.cert_file),
+        ("--tls-key", tls.key_file),
+    ):
+        if value is not None:
+            flags += [name, value]
+    return flags
+
+
+def _token_source(token: Optional[str], token_file: Optional[str]) -> Optional[Callable[[], str]]:
+    if token_file is not None:
+        return TokenFile(os.fspath(token_file))
+    if token is not None:
+        checked = check_token(token.encode("utf-8"), "the token")
+        return lambda: checked
+    return None
+
+
+def _check_private(host: str) -> None:
+    """Refuses a host to which a token would go where others can listen."""
+    if host == "localhost":
+        return
+    try:
+        if ipaddress.ip_address(host).is_loopback:
+            return
+    except ValueError:
+        pass
+    raise CredentialError(
+        f"a token is not sent to {host} in plain text: use grpcs://, or localhost or an address of loopback"
+    )
+
+
+def _channel(target: str, secure: bool, tls: TLSFiles) -> grpc.Channel:
+    if not secure:
+        return grpc.insecure_channel(target, _OPTIONS)
+    if (tls.cert_file is None) != (tls.key_file is None):
+        raise UsageError("give cert_file and key_file together")
+    credentials = grpc.ssl_channel_credentials(
+        _pem(tls.ca_file or _SYSTEM_AUTHORITIES) if tls.ca_file or _system() else None,
+        _pem(tls.key_file),
+        _pem(tls.cert_file),
+    )
+    return grpc.secure_channel(target, credentials, _OPTIONS)
+
+
+def _system() -> bool:
+    return os.path.exists(_SYSTEM_AUTHORITIES)
+
+
+def _pem(path: Optional[str]) -> Optional[bytes]:
+    if path is None:
+        return None
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise CredentialError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _wait_ready(
+    channel: grpc.Channel,
+    url: str,
+    parts: urllib.parse.SplitResult,
+    tls: TLSFiles,
+    timeout: float,
+) -> None:
+    """Returns once the server has answered, or raises why the first attempt failed."""
+    states: "queue.Queue[grpc.ChannelConnectivity]" = queue.Queue()
+    deadline = time.monotonic() + timeout
+    channel.subscribe(states.put, try_to_connect=True)
+    try:
+        while True:
+            state = states.get(timeout=max(0.0, deadline - time.monotonic()))
+            if state is grpc.ChannelConnectivity.READY:
+                return
+            if state in (
+                grpc.ChannelConnectivity.TRANSIENT_FAILURE,
+                grpc.ChannelConnectivity.SHUTDOWN,
+            ):
+                raise ConnectError(f"failed to reach {url}: {_why(parts, tls)}")
+    except queue.Empty:
+        raise ConnectError(f"failed to reach {url}: no answer after {timeout:g} s") from None
+    finally:
+        channel.unsubscribe(states.put)
+
+
+def _why(parts: urllib.parse.SplitResult, tls: TLSFiles) -> str:
+    """Finds out why a server cannot be reached, which gRPC does not tell."""
+    try:
+        if parts.scheme in ("grpc", "grpcs"):
+            host = parts.hostname or ""
+            with socket.create_connection((host, parts.port or 0), 5) as connection:
+                if parts.scheme == "grpcs":
+                    context = ssl.create_default_context(cafile=tls.ca_file)
+                    if tls.cert_file is not None:
+                        context.load_cert_chain(tls.cert_file, tls.key_file)
+                    with context.wrap_socket(connection, server_hostname=host):
+                        pass
+        elif parts.scheme == "unix":
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(5)
+                connection.connect(parts.path)
+    except ssl.SSLCertVerificationError as error:
+        return f"its certificate is not good: {error.verify_message}; ca_file names whom to trust"
+    except OSError as error:
+        return error.strerror or str(error)
+    if parts.scheme == "grpc":
+        return "something listens there, but it does not speak gRPC, or only with TLS (grpcs://)"
+    return "something listens there, but it does not speak gRPC"

@@ -1,0 +1,112 @@
+"""Downloads."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, Optional
+
+import grpc
+
+from . import errors
+from ._io import write_all
+from ._metadata import FileInfo, new_info
+from ._path import PathLike, fields, shown
+from ._transport import Retry, Transport
+from .v1 import filesystem_transfer_pb2
+
+if TYPE_CHECKING:
+    from ._process import Writer
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """What was downloaded."""
+
+    #: How many bytes were written.
+    size: int
+    #: What the file was at first.
+    info: FileInfo
+    #: Whether it was changed while it was read, so that this may be a mixture.
+    changed: bool
+
+
+class Download:
+    """One download."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        path: PathLike,
+        to: "Writer",
+        offset: int,
+        length: Optional[int],
+        if_version: str,
+        sandbox: Dict[str, Any],
+    ) -> None:
+        self._transport, self._path, self._to = transport, path, to
+        self._offset, self._length, self._if_version = offset, length, if_version
+        self._sandbox = sandbox
+        self._info: Optional[FileInfo] = None
+        self._written = 0
+        self._changed = False
+
+    def run(self) -> Downloaded:
+        """Downloads, and blocks until everything was written."""
+        retry = Retry(self._transport)
+        while True:
+            before = self._written
+            try:
+                return self._attempt()
+            except (grpc.RpcError, ValueError) as error:
+                failure = self._transport.failure(error)
+            if self._written > before:
+                retry.progress()
+            retry.again(failure)
+
+    def _attempt(self) -> Downloaded:
+        request = filesystem_transfer_pb2.DownloadFileRequest(
+            **fields(self._path),
+            **self._sandbox,
+            offset=self._offset + self._written,
+            want_sha256=True,
+            if_version=self._if_version,
+        )
+        if self._written and self._info is not None:
+            request.if_version = self._info.version
+        if self._length is not None:
+            request.length = self._length - self._written
+        digest, ended = hashlib.sha256(), False
+        call = self._transport.files.DownloadFile(request)
+        try:
+            for message in call:
+                kind = message.WhichOneof("message")
+                if kind == "head":
+                    self._info = self._info or new_info(message.head.metadata)
+                elif kind == "data":
+                    if self._info is None or ended:
+                        raise self._broken("it sent data before the head or after the end")
+                    digest.update(message.data)
+                    self._write(message.data)
+                elif kind == "end":
+                    ended = True
+                    self._changed = self._changed or message.end.changed
+                    if message.end.sha256 != digest.digest():
+                        raise self._broken("what has arrived has another SHA-256 than what was sent")
+        finally:
+            call.cancel()
+        if not ended or self._info is None:
+            raise self._broken("it did not say that the file is whole")
+        return Downloaded(self._written, self._info, self._changed)
+
+    def _write(self, data: bytes) -> None:
+        if self._length is not None and self._written + len(data) > self._length:
+            raise self._broken("it sent more than it was asked for")
+        try:
+            write_all(self._to, data)
+        except ValueError as error:  # a closed file, which is not the channel
+            raise errors.UsageError(f"failed to write what {shown(self._path)} has: {error}") from error
+        self._written += len(data)
+
+    def _broken(self, how: str) -> errors.ProtocolError:
+        return errors.ProtocolError(f"{how}, of {shown(self._path)}")

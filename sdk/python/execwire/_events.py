@@ -1,0 +1,189 @@
+"""Events of a process: every one once, in order, and nothing missing undeclared."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Optional, Union
+
+from ._exit import Exit, new_exit
+from .errors import ProtocolError
+from .v1 import process_event_pb2, process_pb2
+
+
+class Stream(enum.Enum):
+    """Where output came from."""
+
+    STDOUT = process_event_pb2.OUTPUT_STREAM_STDOUT
+    STDERR = process_event_pb2.OUTPUT_STREAM_STDERR
+    TERMINAL = process_event_pb2.OUTPUT_STREAM_TERMINAL
+
+
+@dataclass(frozen=True)
+class Output:
+    """The process wrote."""
+
+    #: The number of the event in its process, from 1, without gaps over all kinds.
+    seq: int
+    stream: Stream
+    #: How many bytes of the stream came before these.
+    offset: int
+    #: The bytes. Where output is cut means nothing.
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The process exited; its descendants may still write."""
+
+    seq: int
+    exit: Exit
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Nothing more comes of the process. Always last."""
+
+    seq: int
+    exit: Exit
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Output is missing here, because it was not kept for this reader."""
+
+    #: The seq of the event that follows.
+    first_available_seq: int
+    #: How much is missing at most, over all streams, in bytes.
+    dropped_bytes: int
+
+
+Event = Union[Output, Exited, Closed, Gap]
+
+
+class EventLog:
+    """Checks events as they come. It is for one thread."""
+
+    def __init__(self, process_id: str) -> None:
+        self.process_id = process_id
+        #: The seq of the last event that was received.
+        self.last = 0
+        self.record: Optional[process_event_pb2.ExitRecord] = None
+        self.closed = False
+        self.resumed = 0
+        self._dropped = 0
+        self._offsets: Dict[Stream, int] = {stream: 0 for stream in Stream}
+        # Streams that may go on at a higher offset than their last.
+        self._gap: Dict[Stream, bool] = {stream: False for stream in Stream}
+        # Streams of which what was before their first output is not known.
+        self._joined: Dict[Stream, bool] = {stream: False for stream in Stream}
+
+    def join(self, after_seq: int) -> None:
+        """Begins after an event that somebody else has taken."""
+        self.last = after_seq
+        if after_seq:
+            self._joined = {stream: True for stream in Stream}
+
+    def meet(self, process: process_pb2.Process) -> None:
+        """Takes what a server says of a process whose events were not all seen."""
+        if self.record is None and process.HasField("exit"):
+            self.record = process.exit
+        if process.state == process_pb2.PROCESS_STATE_CLOSED and process.last_seq == self.last:
+            self.closed = self.record is not None
+
+    def take(self, events: Iterable[process_event_pb2.ProcessEvent]) -> List[Event]:
+        """Returns those of the events that are new."""
+        new = []
+        for event in events:
+            taken = self._take(event)
+            if taken is not None:
+                new.append(taken)
+        return new
+
+    def exit(self) -> Optional[Exit]:
+        """How the process ended, as far as that was told."""
+        if self.record is None:
+            return None
+        return new_exit(
+            self.process_id,
+            self.record,
+            stdout_bytes=self._offsets[Stream.STDOUT],
+            stderr_bytes=self._offsets[Stream.STDERR],
+            terminal_bytes=self._offsets[Stream.TERMINAL],
+            dropped_bytes=self._dropped,
+            resumed=self.resumed,
+        )
+
+    def _take(self, event: process_event_pb2.ProcessEvent) -> Optional[Event]:
+        kind = event.WhichOneof("event")
+        if kind == "gap":
+            return self._skip(event)
+        if event.seq <= self.last and event.seq:
+            return None  # known already
+        if event.seq != self.last + 1:
+            raise ProtocolError(f"seq {event.seq} follows seq {self.last} without a gap")
+        if self.closed:
+            raise ProtocolError(f"seq {event.seq} follows the closed event")
+        taken: Optional[Event] = None
+        if kind == "output":
+            taken = self._output(event)
+        elif kind == "exited":
+            if not event.exited.HasField("exit"):
+                raise ProtocolError("the exited event has no exit record")
+            self.record = event.exited.exit
+            exit = self.exit()
+            assert exit is not None
+            taken = Exited(event.seq, exit)
+        elif kind == "closed":
+            taken = self._end(event)
+        self.last = event.seq
+        return taken
+
+    def _output(self, event: process_event_pb2.ProcessEvent) -> Output:
+        output = event.output
+        try:
+            stream = Stream(output.stream)
+        except ValueError:
+            raise ProtocolError(f"output of an unknown stream, number {output.stream}") from None
+        if self._joined[stream]:
+            self._joined[stream], self._offsets[stream] = False, output.offset
+        expected = self._offsets[stream]
+        if output.offset != expected and (not self._gap[stream] or output.offset < expected):
+            raise ProtocolError(
+                f"{stream.name.lower()} goes on at offset {output.offset} instead of {expected}"
+            )
+        self._dropped += output.offset - expected
+        self._offsets[stream] = output.offset + len(output.data)
+        self._gap[stream] = False
+        return Output(event.seq, stream, output.offset, output.data)
+
+    def _skip(self, event: process_event_pb2.ProcessEvent) -> Optional[Gap]:
+        following = event.gap.first_available_seq
+        if event.seq or self.closed:
+            raise ProtocolError(f"a gap up to seq {following} after seq {self.last}")
+        if following <= self.last + 1:
+            return None  # what is missing was received before
+        self.last = following - 1
+        self._gap = {stream: True for stream in Stream}
+        return Gap(following, event.gap.dropped_bytes)
+
+    def _end(self, event: process_event_pb2.ProcessEvent) -> Closed:
+        for total in event.closed.totals:
+            try:
+                stream = Stream(total.stream)
+            except ValueError:
+                continue
+            if self._joined[stream]:
+                self._offsets[stream] = total.bytes
+            had = self._offsets[stream]
+            if total.bytes != had and (not self._gap[stream] or total.bytes < had):
+                raise ProtocolError(
+                    f"{had} bytes of {stream.name.lower()} were sent and {total.bytes} were announced"
+                )
+            self._dropped += total.bytes - had
+            self._offsets[stream] = total.bytes
+        exit = self.exit()
+        if exit is None:
+            raise ProtocolError("the process closed without an exit record")
+        self.closed = True
+        return Closed(event.seq, exit)

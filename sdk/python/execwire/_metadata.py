@@ -1,0 +1,86 @@
+"""What files are."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Optional
+
+from google.protobuf import timestamp_pb2
+
+from .v1 import filesystem_metadata_pb2
+
+
+class FileType(enum.Enum):
+    """What a name in a directory stands for."""
+
+    #: Not known: a link that leads to nothing, or where the server may not look.
+    UNKNOWN = filesystem_metadata_pb2.FILE_TYPE_UNSPECIFIED
+    REGULAR = filesystem_metadata_pb2.FILE_TYPE_REGULAR
+    DIRECTORY = filesystem_metadata_pb2.FILE_TYPE_DIRECTORY
+    SYMLINK = filesystem_metadata_pb2.FILE_TYPE_SYMLINK
+    FIFO = filesystem_metadata_pb2.FILE_TYPE_FIFO
+    SOCKET = filesystem_metadata_pb2.FILE_TYPE_SOCKET
+    CHARACTER_DEVICE = filesystem_metadata_pb2.FILE_TYPE_CHARACTER_DEVICE
+    BLOCK_DEVICE = filesystem_metadata_pb2.FILE_TYPE_BLOCK_DEVICE
+
+    @classmethod
+    def _missing_(cls, value: object) -> "FileType":
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """What a file is."""
+
+    type: FileType
+    #: Whether the path itself is a symbolic link.
+    is_symlink: bool
+    #: In bytes, as far as that means something for its type.
+    size: int
+    #: The permission bits, of mode 07777.
+    mode: int
+    user_id: int
+    group_id: int
+    link_count: int
+    #: When the content was last changed, in nanoseconds since 1970.
+    modify_time_ns: int
+    access_time_ns: int
+    change_time_ns: int
+    #: When it was created; None where the file system does not say.
+    birth_time_ns: Optional[int]
+    #: Stays the same while the file does. Means nothing but to be compared.
+    version: str
+    #: Where a link leads, as written in it; only of lstat().
+    link_target: str = ""
+    #: The digest of the content of a regular file; only if it was asked for.
+    sha256: bytes = b""
+
+
+def new_info(
+    m: filesystem_metadata_pb2.FileMetadata, link_target: str = "", sha256: bytes = b""
+) -> FileInfo:
+    """Returns what a message says of a file."""
+    return FileInfo(
+        type=FileType(m.type),
+        is_symlink=m.is_symlink,
+        size=m.size,
+        mode=m.mode,
+        user_id=m.user_id,
+        group_id=m.group_id,
+        link_count=m.link_count,
+        modify_time_ns=m.modify_time.ToNanoseconds(),
+        access_time_ns=m.access_time.ToNanoseconds(),
+        change_time_ns=m.change_time.ToNanoseconds(),
+        birth_time_ns=m.birth_time.ToNanoseconds() if m.HasField("birth_time") else None,
+        version=m.version,
+        link_target=link_target,
+        sha256=sha256,
+    )
+
+
+def timestamp(nanoseconds: int) -> timestamp_pb2.Timestamp:
+    """Returns a time in nanoseconds since 1970 as a message."""
+    message = timestamp_pb2.Timestamp()
+    message.FromNanoseconds(nanoseconds)
+    return message

@@ -1,0 +1,597 @@
+"""Owns a process across lost connections: the machinery under Process.
+
+One thread follows the process over one stream after the other. Events wait in a
+queue until somebody takes them; only then they are acknowledged, so that at most a
+window of output is here, and the process waits as it would on a pipe.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Deque, Iterator, Optional
+
+import grpc
+
+from . import errors
+from ._backoff import ASSUMED_GRACE, GRACE_MARGIN, REPEAT_WITHIN, Backoff, Patience
+from ._events import Event, EventLog, Gap, Output
+from ._exit import Exit
+from ._stdin import BLOCK_BYTES, StdinBuffer
+from ._transport import Transport
+from .v1 import (
+    error_pb2,
+    process_command_pb2,
+    process_pb2,
+    process_run_pb2,
+    process_service_pb2,
+)
+
+#: Output that is kept here when nobody but wait() takes it, in bytes.
+KEPT_BYTES = 1 << 20
+# A few taken events stay unacknowledged for so long, in seconds.
+_ACKNOWLEDGE_IDLE = 0.05
+# How many events are acknowledged at once when the server does not say.
+_ACKNOWLEDGE_EVENTS = 1024
+# How long a process that is given up may take to accept its input, in seconds.
+_DETACH_TIMEOUT = 1.0
+# Bounds what is done for a process that nobody follows any more, in seconds.
+_END_TIMEOUT = 5.0
+_SHORT = "the input ended before what the process has taken of an earlier start"
+# What a process that takes no input is told by.
+_NO_INPUT = (error_pb2.ERROR_REASON_STDIN_CLOSED, error_pb2.ERROR_REASON_STDIN_NOT_PIPED)
+_EVENT_BYTES = 128  # what an event takes beside its output
+
+
+class _Stream:
+    """One call of RunProcess."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.started = False
+        self.detached = False
+
+
+class Owner:
+    """See the module. All methods may be called by several threads."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        start: Optional[process_run_pb2.RunStart] = None,
+        resume: Optional[process_run_pb2.RunResume] = None,
+    ) -> None:
+        named = start.process if start else resume
+        assert named is not None
+        self.session_id, self.process_id = named.session_id, named.process_id
+        #: Whether the process was there before.
+        self.found = start is None
+        self._transport = transport
+        self._start, self._resume = start, resume
+        holder = start or resume
+        assert holder is not None
+        self._grace: Optional[float] = None
+        if holder.HasField("grace"):
+            self._grace = holder.grace.ToNanoseconds() / 1e9
+
+        self._cond = threading.Condition()
+        self._log = EventLog(self.process_id)
+        self._queue: Deque[Event] = deque()
+        self._queued = 0
+        # Output that was dropped in front of the queue because nobody took it.
+        self._dropped_bytes = 0
+        # The seq up to which events were taken, and what was since the last acknowledgement.
+        self._taken = 0
+        self._taken_bytes = self._taken_events = 0
+        self._byte_limit = self._event_limit = 0
+        self._due = False
+        self._soon: Optional[float] = None
+
+        self.stdin = StdinBuffer()
+        if start is not None:
+            self.stdin.terminal = start.process.io.HasField("terminal")
+            piped = start.process.io.pipes.stdin == process_command_pb2.STDIN_MODE_PIPE
+            self.stdin.discarded = not piped and not self.stdin.terminal
+        elif resume is not None:
+            self._log.join(resume.after_seq)
+            self._taken = resume.after_seq
+        #: The process as it was when it was last taken up.
+        self.info: Optional[process_pb2.Process] = None
+        self._iterating = 0
+
+        self._call: Optional[grpc.Call] = None
+        self._sent_at: Optional[float] = None
+        self._lost_at: Optional[float] = None
+        self._lost: Optional[errors.Error] = None
+        self._backoff, self._patience = Backoff(), Patience()
+        self._detaching: Optional[float] = None
+        self._closing = False
+        # Whether the thread is over, and why if that is a failure.
+        self._over = False
+        self._failure: Optional[errors.Error] = None
+        self._thread = threading.Thread(
+            target=self._follow, name=f"execwire {self.process_id}", daemon=True
+        )
+
+    # --- for callers
+
+    def begin(self) -> process_pb2.Process:
+        """Starts the process, or takes it up, and blocks until it is known whether it runs."""
+        self._thread.start()
+        with self._cond:
+            self._cond.wait_for(lambda: self.info is not None or self._over)
+            if self.info is None:
+                raise self._failure or errors.ClosedError("the process was let go of")
+            return self.info
+
+    def write(self, data: bytes, timeout: Optional[float] = None) -> int:
+        """Adds input. Returns how much of it there was room for in time."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        at = 0
+        with self._cond:
+            while at < len(data):
+                self._check_input()
+                room = self.stdin.room
+                if room == 0:
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        break
+                    self._cond.wait(left)
+                    continue
+                self.stdin.add(data[at : at + min(room, BLOCK_BYTES)])
+                at += min(room, BLOCK_BYTES, len(data) - at)
+                self._cond.notify_all()
+            return at
+
+    def _check_input(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closing or self._detaching is not None:
+            raise errors.ClosedError("the process was let go of")
+        if self.stdin.ended:
+            raise errors.UsageError("stdin was closed before")
+        if self.stdin.discarded or self._log.closed:
+            raise errors.StdinClosedError(
+                "FAILED_PRECONDITION", f"process {self.process_id} takes no more input"
+            )
+
+    def close_stdin(self) -> None:
+        """Says that the input is whole. It does not block."""
+        with self._cond:
+            self.stdin.end()
+            self._cond.notify_all()
+            short = self.stdin.short
+        if short:
+            # The process is right, and this input of it wrong: it is left alone.
+            self.let_go(errors.UsageError(_SHORT))
+            raise errors.UsageError(_SHORT)
+
+    def opened(self) -> None:
+        """Says that somebody iterates over events."""
+        with self._cond:
+            self._iterating += 1
+
+    def left(self) -> None:
+        """Says that somebody who iterated does not any more."""
+        with self._cond:
+            self._iterating -= 1
+            self._cond.notify_all()
+
+    def next(self, timeout: Optional[float] = None) -> Optional[Event]:
+        """Returns the next event, which is not taken yet; None at the end.
+
+        Raises TimeoutError, and why events end before the process does.
+        """
+        with self._cond:
+            if not self._cond.wait_for(lambda: self._queue or self._over, timeout):
+                raise TimeoutError(f"process {self.process_id} said nothing for {timeout} s")
+            if self._queue:
+                if self._dropped_bytes:
+                    return self._drop_gap()
+                event = self._queue.popleft()
+                self._queued -= _size(event)
+                return event
+            if self._failure is not None:
+                raise self._failure
+            return None
+
+    def take(self, event: Event) -> None:
+        """Says that an event is where it should be."""
+        with self._cond:
+            self._take(event)
+
+    def wait(self, timeout: Optional[float] = None) -> Exit:
+        """Blocks until the process has closed. Takes what nobody iterates over."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._cond:
+            while True:
+                if not self._iterating:
+                    self._pass_over()
+                exit = self._log.exit()
+                if self._log.closed and exit is not None:
+                    return exit
+                if self._failure is not None:
+                    raise self._failure
+                if self._over:
+                    raise errors.ClosedError("the process was let go of")
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError(f"process {self.process_id} has not ended after {timeout} s")
+                self._cond.wait(left)
+
+    def detach(self) -> None:
+        """Gives the process up, which goes on without an owner."""
+        with self._cond:
+            if self._detaching is None:
+                self._detaching = time.monotonic() + _DETACH_TIMEOUT
+            self._cond.notify_all()
+            self._cond.wait_for(lambda: self._over)
+            if self._failure is not None:
+                raise self._failure
+
+    def let_go(self, failure: Optional[errors.Error] = None) -> None:
+        """Ends what is here of the process, and waits for it. The process is not told."""
+        with self._cond:
+            self._closing = True
+            call = self._call
+            if failure is not None and not self._over:
+                self._failure = failure
+            self._cond.notify_all()
+        if call is not None:
+            call.cancel()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def kill(self) -> None:
+        """Ends the process by force, as far as that can be done within a few seconds.
+
+        A start that is not answered yet is waited for: a process that is not known
+        yet cannot be killed.
+        """
+        with self._cond:
+            if not self._cond.wait_for(lambda: self.info is not None or self._over, _END_TIMEOUT):
+                return
+            if self._log.closed or self.info is None and self._sent_at is None:
+                return
+        self._terminate(
+            process_command_pb2.Termination(force=process_command_pb2.ForcedTermination())
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is to be learned of the process."""
+        with self._cond:
+            return self._over or self._log.closed
+
+    @property
+    def closed(self) -> bool:
+        """Whether the process has closed."""
+        with self._cond:
+            return self._log.closed
+
+    @property
+    def exit(self) -> Optional[Exit]:
+        """How the process ended, as far as that was told."""
+        with self._cond:
+            return self._log.exit()
+
+    @property
+    def last_seq(self) -> int:
+        """The seq up to which events were taken."""
+        with self._cond:
+            return self._taken
+
+    @property
+    def resumed(self) -> int:
+        """How often the process was taken up again."""
+        with self._cond:
+            return self._log.resumed
+
+    # --- taking, with the lock held
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Gap):
+            self._taken = max(self._taken, event.first_available_seq - 1)
+            return
+        if event.seq <= self._taken:
+            return
+        self._taken = event.seq
+        self._taken_events += 1
+        if isinstance(event, Output):
+            self._taken_bytes += len(event.data)
+        if self._taken_bytes > self._byte_limit or self._taken_events >= self._event_limit:
+            self._due = True
+            self._cond.notify_all()
+        elif self._soon is None:
+            self._soon = time.monotonic() + _ACKNOWLEDGE_IDLE
+            self._cond.notify_all()
+
+    def _pass_over(self) -> None:
+        """Takes all that is here, and keeps the end of it for who looks later."""
+        for event in self._queue:
+            self._take(event)
+        while self._queued > KEPT_BYTES:
+            event = self._queue.popleft()
+            self._queued -= _size(event)
+            if isinstance(event, Output):
+                self._dropped_bytes += len(event.data)
+            elif isinstance(event, Gap):
+                self._dropped_bytes += event.dropped_bytes
+
+    def _drop_gap(self) -> Gap:
+        first = self._queue[0]
+        following = first.first_available_seq if isinstance(first, Gap) else first.seq
+        gap = Gap(following, self._dropped_bytes)
+        self._dropped_bytes = 0
+        return gap
+
+    # --- the thread
+
+    def _follow(self) -> None:
+        try:
+            failure = self._streams()
+        except errors.Error as error:
+            failure = error
+        except BaseException as error:  # a mistake of this package must not hang callers
+            failure = errors.Error(f"failed to follow process {self.process_id}: {error!r}")
+            failure.__cause__ = error
+        with self._cond:
+            if failure is not None and self._failure is None:
+                self._failure = failure
+            if self._closing and self._failure is None and not self._log.closed:
+                self._failure = errors.ClosedError("the process was let go of")
+            self._over, self._call = True, None
+            self.stdin.discard()
+            self._cond.notify_all()
+
+    def _streams(self) -> Optional[errors.Error]:
+        """Runs streams one after the other. Returns why there is no use in another one."""
+        while True:
+            failure = self._attempt()
+            if failure is None or self._closing:
+                return None
+            hopeless = self._hopeless(failure)
+            if hopeless is not None:
+                if isinstance(hopeless, errors.ProtocolError) and not self.found:
+                    self._terminate(process_command_pb2.Termination())
+                return hopeless
+            with self._transport.reconnecting(), self._cond:
+                self._lost = failure
+                if self._lost_at is None:
+                    self._lost_at = time.monotonic()
+                after = failure.retry_after if isinstance(failure, errors.ExecwireError) else 0
+                self._cond.wait_for(lambda: self._closing, self._backoff.next(after))
+                if self._closing:
+                    return None
+
+    def _attempt(self) -> Optional[errors.Error]:
+        """Follows the process over one stream. Returns None when it has closed."""
+        if self._repeat_is_late():
+            return self._lost_error(self._lost)
+        stream = _Stream()
+        with self._cond:
+            if self._closing:
+                return None
+            if self._sent_at is None:
+                self._sent_at = time.monotonic()
+        call = None
+        try:
+            call = self._transport.processes.RunProcess(self._requests(stream))
+            with self._cond:
+                self._call = call
+                if self._closing:
+                    return None
+            for response in call:
+                self._receive(stream, response)
+            return self._ended(stream)
+        except (grpc.RpcError, ValueError) as error:
+            if self._log.closed:
+                return None
+            return self._transport.failure(error)
+        except errors.Error as error:
+            return error
+        finally:
+            # Cancelled before the requests end, whose end would be a half-close.
+            if call is not None:
+                call.cancel()
+            with self._cond:
+                stream.over = True
+                self._cond.notify_all()
+
+    def _ended(self, stream: _Stream) -> Optional[errors.Error]:
+        if self._log.closed or stream.detached:
+            return None
+        if not stream.started:
+            return errors.ProtocolError("the stream ended before it said that the process runs")
+        return errors.ProtocolError(
+            f"the stream ended after seq {self._log.last} without saying that the process closed"
+        )
+
+    def _receive(self, stream: _Stream, response: process_run_pb2.RunProcessResponse) -> None:
+        kind = response.WhichOneof("message")
+        with self._cond:
+            if not stream.started:
+                if kind != "started":
+                    raise errors.ProtocolError("the first answer was not that the process runs")
+                self._regain(stream, response.started)
+            elif kind == "events":
+                self._receive_events(response.events)
+            elif kind == "stdin_accepted":
+                self.stdin.accept(response.stdin_accepted.offset)
+                self._check_short()
+                self._cond.notify_all()
+            elif kind == "rejected":
+                if response.rejected.reason in _NO_INPUT:
+                    self.stdin.discard()
+                    self._cond.notify_all()
+            elif kind == "started":
+                raise errors.ProtocolError("it said twice on one stream that the process runs")
+
+    def _receive_events(self, message: process_run_pb2.RunEvents) -> None:
+        before = self._log.last
+        new = self._log.take(message.events)
+        for event in new:
+            self._queue.append(event)
+            self._queued += _size(event)
+        if self._log.last > before:
+            self._patience.odd = 0
+            self._backoff.reset()
+        if self._log.closed:
+            # Nothing follows: all of it is here, and need not be kept elsewhere.
+            self._due = True
+        if new:
+            self._cond.notify_all()
+
+    def _regain(self, stream: _Stream, started: process_run_pb2.RunStarted) -> None:
+        stream.started = True
+        first = self.info is None
+        if first and self.found:
+            self.stdin.join(started.stdin_offset, started.process.has_terminal)
+        elif first and started.resumed:
+            self.stdin.repeat()
+        self.stdin.resume(started.stdin_offset, started.stdin_window_bytes)
+        self._check_short()
+        self._byte_limit = started.output_window_bytes // 4
+        self._event_limit = started.output_window_events // 4 or _ACKNOWLEDGE_EVENTS
+        self._taken_bytes = self._taken_events = 0
+        self._due, self._soon = False, None
+        if self.found:
+            self._log.meet(started.process)
+        self.info = started.process
+        if self._lost_at is not None:
+            self._lost_at, self._lost = None, None
+            self._log.resumed += 1
+        self._cond.notify_all()
+
+    def _check_short(self) -> None:
+        if self.stdin.short:
+            raise errors.UsageError(_SHORT)
+
+    # --- what is sent; grpc's thread asks for it
+
+    def _requests(self, stream: _Stream) -> Iterator[process_run_pb2.RunProcessRequest]:
+        yield self._opening()
+        with self._cond:
+            self._cond.wait_for(lambda: stream.started or stream.over)
+        while True:
+            with self._cond:
+                request = self._next_request(stream)
+                while request is None and not stream.over:
+                    self._cond.wait(self._idle(stream))
+                    request = self._next_request(stream)
+                if stream.over:
+                    return
+            assert request is not None
+            yield request
+
+    def _opening(self) -> process_run_pb2.RunProcessRequest:
+        """The same start until it was answered, then a resume from what was taken."""
+        with self._cond:
+            if self.info is None and self._start is not None:
+                return process_run_pb2.RunProcessRequest(start=self._start)
+            resume = process_run_pb2.RunResume(
+                session_id=self.session_id, process_id=self.process_id, after_seq=self._taken
+            )
+            holder = self._start or self._resume
+            if holder is not None and holder.HasField("grace"):
+                resume.grace.CopyFrom(holder.grace)
+            return process_run_pb2.RunProcessRequest(resume=resume)
+
+    def _next_request(self, stream: _Stream) -> Optional[process_run_pb2.RunProcessRequest]:
+        now = time.monotonic()
+        if self._due or self._soon is not None and now >= self._soon:
+            return self._acknowledgement()
+        stdin = self.stdin.next()
+        if stdin is not None:
+            return process_run_pb2.RunProcessRequest(stdin=stdin)
+        if self._detaching is not None and not stream.detached:
+            if self.stdin.drained or now >= self._detaching:
+                stream.detached = True
+                return process_run_pb2.RunProcessRequest(detach=process_run_pb2.RunDetach())
+        return None
+
+    def _acknowledgement(self) -> process_run_pb2.RunProcessRequest:
+        self._due, self._soon = False, None
+        self._taken_bytes = self._taken_events = 0
+        seq = self._log.last if self._log.closed else self._taken
+        return process_run_pb2.RunProcessRequest(
+            acknowledge=process_run_pb2.RunAcknowledge(seq=seq)
+        )
+
+    def _idle(self, stream: _Stream) -> Optional[float]:
+        """For how long there is nothing to send unless something happens."""
+        detaching = None if stream.detached else self._detaching
+        times = [t for t in (self._soon, detaching) if t is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    # --- what becomes of a lost connection
+
+    def _hopeless(self, failure: errors.Error) -> Optional[errors.Error]:
+        """Returns what to fail with when there is no use in another stream, or None."""
+        if not isinstance(failure, errors.ExecwireError):
+            return failure
+        started = self.info is not None
+        if failure.reason in ("PROCESS_NOT_FOUND", "SESSION_NOT_FOUND"):
+            if started or self.found and self._lost_at is not None:
+                return self._lost_error(failure)
+        if not started and self._lost_at is None:
+            if failure.reason in ("DRAINING", "SANDBOX_NOT_STARTED"):
+                return failure
+        if not self._patience.transient(failure):
+            return failure
+        if self._grace_is_over() or self._repeat_is_late():
+            return self._lost_error(failure)
+        return None
+
+    def _grace_is_over(self) -> bool:
+        if self._grace is not None and self._grace <= 0:
+            return True
+        grace = ASSUMED_GRACE if self._grace is None else self._grace
+        return self._lost_at is not None and time.monotonic() - self._lost_at > grace + GRACE_MARGIN
+
+    def _repeat_is_late(self) -> bool:
+        return (
+            self.info is None
+            and not self.found
+            and self._sent_at is not None
+            and time.monotonic() - self._sent_at > REPEAT_WITHIN
+        )
+
+    def _lost_error(self, cause: Optional[errors.Error]) -> errors.LostError:
+        lost = 0.0 if self._lost_at is None else time.monotonic() - self._lost_at
+        return errors.LostError(
+            self.process_id,
+            self.info is not None or self.found,
+            self._log.exit(),
+            self._log.last,
+            lost,
+            cause,
+        )
+
+    def _terminate(self, termination: process_command_pb2.Termination) -> None:
+        """Ends the process by a call of its own. When it fails, the grace ends it."""
+        request = process_service_pb2.TerminateProcessRequest(
+            session_id=self.session_id, process_id=self.process_id, termination=termination
+        )
+        until = time.monotonic() + _END_TIMEOUT
+        backoff, patience = Backoff(), Patience()
+        while True:
+            try:
+                self._transport.processes.TerminateProcess(
+                    request, timeout=max(0.1, until - time.monotonic())
+                )
+                return
+            except (grpc.RpcError, ValueError) as error:
+                failure = self._transport.failure(error)
+            if not isinstance(failure, errors.ExecwireError) or not patience.transient(failure):
+                return
+            pause = backoff.next(failure.retry_after)
+            with self._transport.reconnecting():
+                if time.monotonic() + pause > until or self._transport.closed.wait(pause):
+                    return
+
+
+def _size(event: Event) -> int:
+    return _EVENT_BYTES + (len(event.data) if isinstance(event, Output) else 0)

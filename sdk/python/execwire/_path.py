@@ -1,0 +1,33 @@
+"""Paths of the server, which need not be UTF-8.
+
+In Python they are str with surrogate escapes, as os.fsdecode makes them, or bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Union
+
+PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+
+def fields(path: PathLike, name: str = "path") -> Dict[str, Any]:
+    """Returns the one of the two fields that a request has for a path."""
+    path = os.fspath(path)
+    raw = path if isinstance(path, bytes) else path.encode("utf-8", "surrogateescape")
+    try:
+        return {name: raw.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"raw_" + name: raw}
+
+
+def text(path: str, raw: bytes) -> str:
+    """Returns the path of two fields of an answer."""
+    return raw.decode("utf-8", "surrogateescape") if raw else path
+
+
+def shown(path: PathLike) -> str:
+    """Returns a path for people."""
+    path = os.fspath(path)
+    raw = path if isinstance(path, bytes) else path.encode("utf-8", "surrogateescape")
+    return raw.decode("utf-8", "replace")

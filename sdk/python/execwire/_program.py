@@ -1,0 +1,118 @@
+"""The program ``execwire`` as a helper: servers of one's own, and the way through a relay."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from typing import IO, List, Optional, Sequence, Set
+
+from .errors import ConnectError, UsageError
+
+#: For how long the program may take until it says where it listens, in seconds.
+START_TIMEOUT = 60.0
+# For how long it may take to end once it was told to, in seconds.
+_END_TIMEOUT = 10.0
+_TAIL_LINES = 20
+
+
+def find_program(program: Optional[str]) -> str:
+    """Returns the path of the program: the one that is named, or $EXECWIRE_BIN, or in PATH."""
+    found = program or os.environ.get("EXECWIRE_BIN") or shutil.which("execwire")
+    if not found:
+        raise UsageError(
+            "the program execwire is needed and not in PATH: install it, or name it by EXECWIRE_BIN"
+        )
+    return found
+
+
+class Forward:
+    """``execwire forward``, which listens in a directory that nobody else can enter.
+
+    It ends with its stdin, and so with this interpreter, however that ends.
+    """
+
+    def __init__(
+        self, server: str, flags: Sequence[str], program: Optional[str], cwd: Optional[str] = None
+    ) -> None:
+        self._directory = tempfile.mkdtemp(prefix="execwire-")
+        self._stderr: List[str] = []
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        #: Where it listens.
+        self.url = ""
+        try:
+            self._start(server, flags, find_program(program), cwd)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(
+        self, server: str, flags: Sequence[str], program: str, cwd: Optional[str]
+    ) -> None:
+        path = os.path.join(self._directory, "server.sock")
+        argv = [program, "forward", "--server", server, "--listen", f"unix://{path}"]
+        argv += ["--until-stdin-closes", *flags]
+        try:
+            # In a group of its own, so that Ctrl-C is for this program alone.
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ConnectError(f"failed to start {program}: {error.strerror}") from error
+        self._process = process
+        _running.add(self)
+        assert process.stdout is not None and process.stderr is not None
+        self._drain = threading.Thread(target=self._read, args=(process.stderr,), daemon=True)
+        self._drain.start()
+        timer = threading.Timer(START_TIMEOUT, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            self.url = process.stdout.readline().decode("utf-8", "replace").strip()
+        finally:
+            timer.cancel()
+        if not self.url:
+            process.wait()
+            self._drain.join(_END_TIMEOUT)
+            why = "; ".join(self._stderr[-3:]) or f"it ended with code {process.returncode}"
+            raise ConnectError(f"failed to reach {server}: {why}")
+
+    def _read(self, stderr: IO[bytes]) -> None:
+        for line in stderr:
+            self._stderr.append(line.decode("utf-8", "replace").strip())
+            del self._stderr[:-_TAIL_LINES]
+
+    def close(self) -> None:
+        """Ends it, and waits for that. Closing twice is no error."""
+        process, self._process = self._process, None
+        _running.discard(self)
+        if process is not None:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.close()
+            try:
+                process.wait(_END_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+            self._drain.join(_END_TIMEOUT)
+            if process.stderr is not None:
+                process.stderr.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+_running: Set[Forward] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    for forward in list(_running):
+        forward.close()

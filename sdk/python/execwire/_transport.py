@@ -1,0 +1,108 @@
+"""A connection to a server, and calls over it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import Callable, Iterator, List, Optional, TypeVar
+
+import grpc
+
+from . import _stubs, errors
+from ._backoff import LOST_FOR, Backoff, Patience
+_Result = TypeVar("_Result")
+
+
+class Transport:
+    """A channel with the generated stubs. All of it may be used by several threads."""
+
+    def __init__(self, channel: grpc.Channel, url: str, on_close: List[Callable[[], None]]) -> None:
+        self.channel = channel
+        self.url = url
+        self.closed = threading.Event()
+        self.processes = _stubs.processes(channel)
+        self.files = _stubs.files(channel)
+        self.environment = _stubs.environment(channel)
+        self._on_close = on_close
+
+    def close(self) -> None:
+        """Ends all calls, and what belongs to the connection."""
+        if self.closed.is_set():
+            return
+        self.closed.set()
+        self.channel.close()
+        for end in self._on_close:
+            end()
+
+    @contextmanager
+    def reconnecting(self) -> Iterator[None]:
+        """Has gRPC connect meanwhile. Without a call nobody would look at its sockets, and
+        an attempt that has begun would stand still for seconds."""
+        try:
+            self.channel.subscribe(_ignore, try_to_connect=True)
+        except ValueError:  # it was closed
+            yield
+            return
+        try:
+            yield
+        finally:
+            self.channel.unsubscribe(_ignore)
+
+    def failure(self, error: BaseException) -> errors.Error:
+        """Returns the typed error for what a stub raised."""
+        if self.closed.is_set():
+            return errors.ClosedError("the client was closed")
+        if isinstance(error, grpc.RpcError):
+            return errors.from_rpc(error)
+        if isinstance(error, ValueError):  # what cannot be encoded, or a closed channel
+            return errors.UsageError(str(error))
+        raise error
+
+    def once(self, call: Callable[[], _Result]) -> _Result:
+        """Makes a call that must not be repeated blindly."""
+        try:
+            return call()
+        except (grpc.RpcError, ValueError) as error:
+            raise self.failure(error) from None
+
+    def repeat(self, call: Callable[[], _Result]) -> _Result:
+        """Makes a call that may be repeated, again and again while the connection is lost."""
+        retry = Retry(self)
+        while True:
+            try:
+                return call()
+            except (grpc.RpcError, ValueError) as error:
+                failure = self.failure(error)
+            retry.again(failure)
+
+
+class Retry:
+    """Something that is gone on with while the connection is lost, for a minute and a quarter."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._backoff, self._patience = Backoff(), Patience()
+        self._lost_at: Optional[float] = None
+
+    def progress(self) -> None:
+        """Notes that the connection is worth something."""
+        self._backoff.reset()
+        self._patience.odd, self._lost_at = 0, None
+
+    def again(self, error: errors.Error) -> None:
+        """Waits before another attempt, or raises the error."""
+        if not isinstance(error, errors.ExecwireError):
+            raise error
+        now = time.monotonic()
+        if self._lost_at is None:
+            self._lost_at = now
+        if not self._patience.transient(error) or now - self._lost_at > LOST_FOR:
+            raise error
+        with self._transport.reconnecting():
+            if self._transport.closed.wait(self._backoff.next(error.retry_after)):
+                raise errors.ClosedError("the client was closed")
+
+
+def _ignore(_: object) -> None:
+    pass

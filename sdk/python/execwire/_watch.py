@@ -1,0 +1,141 @@
+"""Watches of directories."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple, Type
+
+import grpc
+
+from . import errors
+from ._command import duration
+from ._metadata import FileType
+from ._path import PathLike, fields, shown, text
+from ._transport import Transport
+from .v1 import filesystem_watch_pb2
+
+
+class ChangeKind(enum.Enum):
+    """What happened to a name."""
+
+    #: It is new, or stands for something else than before, with all below it.
+    CREATED = filesystem_watch_pb2.WATCH_CHANGE_KIND_CREATED
+    #: The content of the file was written.
+    MODIFIED = filesystem_watch_pb2.WATCH_CHANGE_KIND_MODIFIED
+    #: Mode, owner, times or the like were changed.
+    METADATA = filesystem_watch_pb2.WATCH_CHANGE_KIND_METADATA
+    #: It is gone, with all below it.
+    REMOVED = filesystem_watch_pb2.WATCH_CHANGE_KIND_REMOVED
+    #: The server is newer than this package, and knows another kind.
+    UNKNOWN = filesystem_watch_pb2.WATCH_CHANGE_KIND_UNSPECIFIED
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ChangeKind":
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happened to a path."""
+
+    #: Relative to the directory that is watched.
+    path: str
+    kind: ChangeKind
+    #: What it stands for now; UNKNOWN if it is gone.
+    type: FileType
+
+
+@dataclass(frozen=True)
+class WatchEvent:
+    """Something that a watch has to tell: one of its members is set."""
+
+    #: What happened, at most one change for each path.
+    changes: Tuple[Change, ...] = ()
+    #: Changes were lost: everything has to be looked at again.
+    overflow: bool = False
+    #: A directory that is not watched any more, with all below it: its path, relative
+    #: to the one that is watched, and why. None if this is about something else.
+    lost: Optional[Tuple[str, str]] = None
+
+
+class Watch(Iterator[WatchEvent]):
+    """What happens in a directory, as it happens.
+
+    Iterating blocks until there is something to tell. What happens while nobody asks
+    is gathered by the server, which at last tells an overflow. ``close``, or the end of
+    a ``with`` block, ends the watch, also for a thread that waits for its next event.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        path: PathLike,
+        recursive: bool,
+        ignore: Sequence[str],
+        settle: Optional[float],
+        sandbox: Dict[str, Any],
+    ) -> None:
+        request = filesystem_watch_pb2.WatchDirectoryRequest(
+            **fields(path), **sandbox, recursive=recursive, ignore=ignore
+        )
+        if settle is not None:
+            request.settle.CopyFrom(duration(settle))
+        self._transport, self._path, self._closed = transport, shown(path), False
+        self._call = transport.once(lambda: transport.files.WatchDirectory(request))
+        try:
+            first = transport.once(lambda: next(self._call, None))
+            if first is None or first.WhichOneof("event") != "started":
+                raise errors.ProtocolError(f"it did not say that {self._path} is watched")
+        except BaseException:
+            self._call.cancel()
+            raise
+
+    def close(self) -> None:
+        """Ends the watch. Closing twice is no error."""
+        self._closed = True
+        self._call.cancel()
+
+    def __next__(self) -> WatchEvent:
+        while True:
+            try:
+                message = next(self._call, None)
+            except (grpc.RpcError, ValueError) as error:
+                if self._closed:
+                    raise StopIteration from None
+                raise self._transport.failure(error) from None
+            if message is None:
+                raise errors.ProtocolError(f"it ended the watch of {self._path} without a reason")
+            event = _event(message)
+            if event is not None:
+                return event
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+def _event(message: filesystem_watch_pb2.WatchDirectoryResponse) -> Optional[WatchEvent]:
+    kind = message.WhichOneof("event")
+    if kind == "changes":
+        return WatchEvent(
+            changes=tuple(
+                Change(text(c.path, c.raw_path), ChangeKind(c.kind), FileType(c.type))
+                for c in message.changes.changes
+            )
+        )
+    if kind == "overflow":
+        return WatchEvent(overflow=True)
+    if kind == "lost":
+        return WatchEvent(
+            lost=(text(message.lost.path, message.lost.raw_path), message.lost.message)
+        )
+    return None

@@ -1,0 +1,242 @@
+"""Servers, and a wire that can be cut."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from typing import Callable, List, Optional
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SDK = ROOT / "sdk" / "python"
+PROGRAM = ROOT / "bin" / "execwire"
+HUB = ROOT / "bin" / "execwire-hub"
+#: Against hanging, on a machine that is slow.
+LONG = 120.0
+
+
+class Program:
+    """One of our programs, which prints where it listens."""
+
+    def __init__(self, *argv: str, urls: int = 1) -> None:
+        self._log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log
+        )
+        assert self.process.stdout is not None
+        self.urls = [self.process.stdout.readline().decode().strip() for _ in range(urls)]
+        if not all(self.urls):
+            self.kill()
+            raise AssertionError(f"{argv} did not start: {self.log()}")
+
+    @property
+    def url(self) -> str:
+        return self.urls[0]
+
+    def log(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(LONG)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def __enter__(self) -> "Program":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._log.close()
+
+
+def serve(*flags: str, listen: str = "grpc://127.0.0.1:0") -> Program:
+    # What a test has left need not be waited for.
+    os.environ["EXECWIRE_SHUTDOWN_GRACE_PERIOD"] = "100ms"
+    return Program(
+        str(PROGRAM), "serve", "--listen", listen, "--log-level", "warn", *flags
+    )
+
+
+class Wire:
+    """A TCP proxy that can be cut: all of it at once, as a network does that is gone."""
+
+    def __init__(self, url: str, cut_every_bytes: Optional[int] = None) -> None:
+        host, _, port = url.rpartition("://")[2].rpartition(":")
+        self._target = (host, int(port))
+        self._lock = threading.Lock()
+        self._pairs: List[socket.socket] = []
+        self._threads: List[threading.Thread] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open = True
+        self._cut_every, self._left = cut_every_bytes, cut_every_bytes or 0
+        #: How often it was cut while somebody was connected.
+        self.cuts = 0
+        self.url = f"grpc://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._start(self._accept)
+
+    def _start(self, run: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=run, args=args, daemon=True)
+        with self._lock:
+            self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(self._target)
+            except OSError:
+                near.close()
+                continue
+            with self._lock:
+                if not self._open:
+                    near.close()
+                    far.close()
+                    continue
+                self._pairs += [near, far]
+            self._start(self._copy, near, far, False)
+            self._start(self._copy, far, near, True)
+
+    def _copy(self, source: socket.socket, to: socket.socket, back: bool) -> None:
+        try:
+            while True:
+                data = source.recv(65536)
+                if not data:
+                    break
+                if back and self._spent(len(data)):
+                    self.cut()
+                    return
+                to.sendall(data)
+        except OSError:
+            pass
+        self._end(source, to)
+
+    def _spent(self, size: int) -> bool:
+        if self._cut_every is None:
+            return False
+        with self._lock:
+            self._left -= size
+            if self._left > 0:
+                return False
+            self._left = self._cut_every
+            return True
+
+    def _end(self, *sockets: socket.socket) -> None:
+        with self._lock:
+            for s in sockets:
+                if s in self._pairs:
+                    self._pairs.remove(s)
+                    _reset(s)
+
+    def cut(self) -> None:
+        """Cuts all connections. New ones can be made."""
+        with self._lock:
+            if self._pairs:
+                self.cuts += 1
+            for s in self._pairs:
+                _reset(s)
+            self._pairs = []
+
+    def block(self) -> None:
+        """Cuts all connections, and refuses others until it is opened."""
+        with self._lock:
+            self._open = False
+        self.cut()
+
+    def open(self) -> None:
+        """Lets connections be made again."""
+        with self._lock:
+            self._open = True
+
+    def lead(self, url: str) -> None:
+        """Leads new connections elsewhere."""
+        host, _, port = url.rpartition("://")[2].rpartition(":")
+        self._target = (host, int(port))
+
+    def close(self) -> None:
+        self.block()
+        try:
+            self._listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(LONG)
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _reset(s: socket.socket) -> None:
+    try:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        s.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    s.close()
+
+
+class TestCase(unittest.TestCase):
+    """A test with a directory of its own."""
+
+    def setUp(self) -> None:
+        self.directory = tempfile.mkdtemp(prefix="execwire-test-")
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def run_python(self, script: str, *argv: str, **more: object) -> "subprocess.CompletedProcess[str]":
+        """Runs a script in another interpreter, as a user would."""
+        environment = {**os.environ, "PYTHONPATH": str(SDK), "EXECWIRE_BIN": str(PROGRAM)}
+        return subprocess.run(
+            [sys.executable, "-c", script, *argv],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+            **more,  # type: ignore[call-overload]
+        )
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Waits until something holds that nobody tells."""
+    import time
+
+    until = time.monotonic() + LONG
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat.read().rpartition(b")")[2].split()[0] != b"Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,327 @@
+"""Connections that are lost: nothing is lost or told twice, or it is said that it is."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import resource
+import threading
+import time
+import unittest
+
+import execwire
+from execwire import Gap, Output
+
+from .support import LONG, Program, TestCase, Wire, alive, eventually, serve
+
+server: Program
+direct: execwire.Client
+
+
+def setUpModule() -> None:
+    global server, direct
+    server = serve()
+    direct = execwire.connect(server.url)
+
+
+def tearDownModule() -> None:
+    direct.close()
+    server.stop()
+
+
+MIB = 1 << 20
+#: A program that prints as many bytes as it is told, each 1000 of them different.
+PRINT = "seq -f %015.0f 1 {lines}"
+
+
+def printed(lines: int) -> str:
+    digest = hashlib.sha256()
+    for begin in range(1, lines + 1, 10000):
+        end = min(lines, begin + 9999)
+        digest.update(b"".join(b"%015d\n" % i for i in range(begin, end + 1)))
+    return digest.hexdigest()
+
+
+class Cut(TestCase):
+    def test_64_mib_of_output_are_exact(self) -> None:
+        lines = 4 * MIB  # of 16 bytes
+        digest = hashlib.sha256()
+
+        class Digest:
+            def write(self, data: bytes) -> None:
+                digest.update(data)
+
+        with Wire(server.url, cut_every_bytes=5 * MIB) as wire:
+            with execwire.connect(wire.url) as client:
+                completed = client.run(
+                    ["sh", "-c", PRINT.format(lines=lines)], stdout=Digest()
+                )
+            self.assertGreater(wire.cuts, 8)
+        self.assertEqual(completed.exit.code, 0)
+        self.assertEqual(completed.exit.stdout_bytes, 64 * MIB)
+        self.assertEqual(completed.exit.dropped_bytes, 0)
+        self.assertGreater(completed.exit.resumed, 8)
+        self.assertEqual(digest.hexdigest(), printed(lines))
+
+    def test_input_is_taken_exactly_once(self) -> None:
+        data = os.urandom(24 * MIB)
+        with Wire(server.url, cut_every_bytes=3 * MIB) as wire:
+            with execwire.connect(wire.url) as client:
+                # It comes back, so both ways are cut.
+                completed = client.run(["cat"], input=data)
+            self.assertGreater(wire.cuts, 4)
+        self.assertEqual(len(completed.stdout), len(data))
+        self.assertEqual(hashlib.sha256(completed.stdout).digest(), hashlib.sha256(data).digest())
+
+    def test_cuts_while_writing_and_reading_in_turns(self) -> None:
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            with client.start(["cat"]) as process:
+                lines = process.lines()
+                for i in range(12):
+                    process.write(b"%d\n" % i)
+                    wire.cut()
+                    self.assertEqual(next(lines), b"%d\n" % i)
+                process.close_stdin()
+                wire.cut()
+                self.assertEqual(list(lines), [])
+                self.assertEqual(process.wait().code, 0)
+                self.assertGreater(process.resumed, 3)
+
+    def test_a_start_while_the_wire_is_cut(self) -> None:
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            client.describe()
+            wire.block()
+            timer = threading.Timer(0.5, wire.open)
+            timer.start()
+            self.assertEqual(client.run(["echo", "here"]).text, "here\n")
+            timer.join()
+
+    def test_everything_is_read_again_by_who_took_nothing(self) -> None:
+        # Cut again and again while nobody takes: what is here stays within a window.
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            with client.start(["sh", "-c", PRINT.format(lines=MIB)]) as process:
+                for round in range(4):
+                    self.assertTrue(eventually(lambda: process._owner._queued > MIB // 2))
+                    wire.cut()
+                    self.assertTrue(eventually(lambda: process.resumed > round))
+                self.assertLess(process._owner._queued, 2 * MIB)
+                digest = hashlib.sha256()
+                for data in process.output():
+                    digest.update(data)
+                self.assertEqual(process.wait().dropped_bytes, 0)
+        self.assertEqual(digest.hexdigest(), printed(MIB))
+
+    def test_an_attached_process_goes_on_where_it_was(self) -> None:
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            client.start_detached(["cat"], stdin=True, process_id="attached")
+            with client.attach("attached") as process:
+                lines = process.lines()
+                for i in range(4):
+                    process.write(b"%d\n" % i)
+                    wire.cut()
+                    self.assertEqual(next(lines), b"%d\n" % i)
+                process.close_stdin()
+                self.assertEqual(process.wait().stdout_bytes, 8)
+
+    def test_followers_go_on(self) -> None:
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            with direct.start(["cat"], process_id="watched") as process:
+                events = client.follow("watched")
+                for i in range(4):
+                    process.write(b"%d\n" % i)
+                    event = next(events)
+                    assert isinstance(event, Output)
+                    self.assertEqual(event.data, b"%d\n" % i)
+                    wire.cut()
+                process.close_stdin()
+                self.assertEqual(len(list(events)), 2)
+
+    def test_calls_are_repeated(self) -> None:
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            for _ in range(5):
+                wire.cut()
+                self.assertTrue(client.files.exists("/"))
+            with client.start(["sleep", "600"]) as process:
+                wire.cut()
+                self.assertTrue(process.terminate(0).was_running)
+
+
+class Files(TestCase):
+    def test_uploads_and_downloads_are_exact(self) -> None:
+        data = os.urandom(24 * MIB)
+        digest = hashlib.sha256(data).digest()
+
+        class Unseekable:
+            """As a pipe is."""
+
+            def __init__(self) -> None:
+                self.read = io.BytesIO(data).read
+
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            stop = threading.Event()
+
+            def cut() -> None:
+                while not stop.wait(0.15):
+                    wire.cut()
+
+            cutter = threading.Thread(target=cut)
+            cutter.start()
+            try:
+                for source in (io.BytesIO(data), Unseekable()):
+                    uploaded = client.files.upload(self.path("up"), source)  # type: ignore[arg-type]
+                    self.assertEqual((uploaded.size, uploaded.sha256), (len(data), digest))
+            finally:
+                stop.set()
+                cutter.join()
+            with open(self.path("up"), "rb") as file:
+                self.assertEqual(hashlib.sha256(file.read()).digest(), digest)
+            self.assertGreater(wire.cuts, 0)
+
+        with Wire(server.url, cut_every_bytes=5 * MIB) as wire:
+            with execwire.connect(wire.url) as client:
+                read = client.files.read(self.path("up"))
+            self.assertGreater(wire.cuts, 2)
+        self.assertEqual(hashlib.sha256(read).digest(), digest)
+
+    def test_a_file_that_changes_meanwhile_is_told(self) -> None:
+        path = self.path("changing")
+        with open(path, "wb") as file:
+            file.write(bytes(8 * MIB))
+
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+
+            class Changing(io.BytesIO):
+                def write(self, data: object) -> int:
+                    if self.tell() == 0:
+                        with open(path, "r+b") as file:
+                            file.write(b"changed")
+                        wire.cut()
+                    return super().write(data)  # type: ignore[arg-type]
+
+            with self.assertRaises(execwire.ChangedError) as caught:
+                client.files.download(path, Changing())
+            self.assertEqual(caught.exception.reason, "FILE_CHANGED")
+
+    def test_an_upload_with_a_name_goes_on_after_a_crash(self) -> None:
+        data = os.urandom(4 * MIB)
+
+        class Crash(Exception):
+            pass
+
+        class Crashing:
+            def __init__(self) -> None:
+                self.left = io.BytesIO(data)
+
+            def read(self, size: int) -> bytes:
+                if self.left.tell() > 3 * MIB:
+                    raise Crash
+                return self.left.read(size)
+
+        with self.assertRaises(Crash):
+            direct.files.upload(self.path("named"), Crashing(), upload_id="crashing")
+        self.assertFalse(os.path.exists(self.path("named")))
+        uploaded = direct.files.upload(self.path("named"), io.BytesIO(data), upload_id="crashing")
+        self.assertEqual(uploaded.sha256, hashlib.sha256(data).digest())
+
+
+class Lost(TestCase):
+    def test_a_grace_of_zero_is_the_end(self) -> None:
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            with client.start(["sleep", "600"], grace=0) as process:
+                wire.cut()
+                with self.assertRaises(execwire.LostError) as caught:
+                    process.wait(LONG)
+                self.assertTrue(caught.exception.started)
+                self.assertEqual(caught.exception.process_id, process.id)
+                self.assertIsInstance(caught.exception, ConnectionError)
+                with self.assertRaises(execwire.LostError):
+                    process.write(b"x")
+                with self.assertRaises(execwire.LostError):
+                    list(process.events())
+            self.assertTrue(eventually(lambda: not alive(process.pid)))
+
+    def test_a_server_that_was_started_anew_knows_nothing(self) -> None:
+        with serve() as first, Wire(first.url) as wire:
+            with execwire.connect(wire.url) as client:
+                process = client.start(["sh", "-c", "echo one; sleep 600"])
+                events = process.events()
+                self.assertEqual(next(events).data, b"one\n")  # type: ignore[union-attr]
+                wire.block()
+                with serve() as second:
+                    wire.lead(second.url)
+                    wire.open()
+                    with self.assertRaises(execwire.LostError) as caught:
+                        list(events)
+                self.assertEqual(caught.exception.last_seq, 1)
+                self.assertIn("PROCESS_NOT_FOUND", str(getattr(caught.exception.cause, "reason")))
+                process.close()
+
+    def test_closing_the_client_ends_every_call(self) -> None:
+        client = execwire.connect(server.url)
+        process = client.start(["sleep", "600"])
+        watch = client.files.watch(self.directory)
+        attached = direct.start(["sleep", "600"])
+        attached.detach()
+        failures = []
+
+        def collect(call: object) -> None:
+            try:
+                call()  # type: ignore[operator]
+            except Exception as error:
+                failures.append(error)
+
+        other = client.attach(attached.id)
+        calls = (
+            other.wait,
+            lambda: list(other.events()),
+            lambda: next(watch),
+            lambda: client.wait_for(attached.id, execwire.Wait(pattern="never")),
+        )
+        threads = [threading.Thread(target=collect, args=(call,)) for call in calls]
+        for thread in threads:
+            thread.start()
+        client.close()
+        for thread in threads:
+            thread.join(LONG)
+        self.assertEqual([type(f) for f in failures], [execwire.ClosedError] * len(calls))
+        self.assertFalse(alive(process.pid))
+        self.assertTrue(alive(attached.pid))
+        for call in (lambda: client.run(["true"]), lambda: client.files.exists("/")):
+            with self.assertRaises(execwire.ClosedError):
+                call()
+        client.close()
+        direct.terminate(attached.id, grace=0)
+
+
+class Slow(TestCase):
+    def test_a_slow_consumer_paces_the_process_in_bounded_memory(self) -> None:
+        counted = self.path("counted")
+        script = f"for i in $(seq 256); do head -c {MIB} /dev/zero; echo $i >>{counted}; done"
+        with direct.start(["sh", "-c", script]) as process:
+            # Nobody takes anything: the process stops within its window, and pipes.
+            self.assertTrue(eventually(lambda: process._owner._queued > MIB // 2))
+            before = -1
+            while process._owner._queued != before:
+                before = process._owner._queued
+                time.sleep(0.2)
+            self.assertLess(before, 2 * MIB)
+            with open(counted, "a+") as file:
+                file.seek(0)
+                self.assertLessEqual(len(file.readlines()), 2)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            taken = 0
+            for data in process.output():
+                taken += len(data)
+            self.assertEqual(taken, 256 * MIB)
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            self.assertLess(grown, 32 * 1024)  # KiB
+
+    def test_one_that_is_slow_holds_nobody_else_up(self) -> None:
+        with direct.start(["yes"]) as slow:
+            self.assertTrue(eventually(lambda: slow._owner._queued > MIB // 2))
+            self.assertEqual(len(direct.run(["head", "-c", "20000000", "/dev/zero"]).stdout), 20_000_000)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,411 @@
+"""Processes: what they write, what they read, and how they end."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+
+import execwire
+from execwire import Closed, Exited, ExitCause, Gap, Output, Stream
+
+from .support import LONG, PROGRAM, SDK, Program, TestCase, alive, eventually, serve
+
+server: Program
+client: execwire.Client
+
+
+def setUpModule() -> None:
+    global server, client
+    server = serve()
+    client = execwire.connect(server.url)
+
+
+def tearDownModule() -> None:
+    client.close()
+    server.stop()
+
+
+class Run(TestCase):
+    def test_output_streams_and_exit_are_told_apart(self) -> None:
+        completed = client.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
+        self.assertEqual((completed.stdout, completed.stderr), (b"out\n", b"err\n"))
+        self.assertEqual((completed.exit.code, completed.exit.signal), (3, None))
+        self.assertEqual(completed.exit.cause, ExitCause.EXITED)
+        self.assertEqual((completed.exit.stdout_bytes, completed.exit.stderr_bytes), (4, 4))
+        self.assertFalse(completed.exit.ok)
+        self.assertEqual(completed.exit.shell_code, 3)
+
+    def test_a_signal_is_told(self) -> None:
+        exit = client.run(["sh", "-c", "kill -9 $$"]).exit
+        self.assertEqual((exit.code, exit.signal, exit.shell_code), (None, 9, 137))
+        self.assertIn("SIGKILL", str(exit))
+
+    def test_check_raises_with_the_end_of_stderr(self) -> None:
+        with self.assertRaises(execwire.ExitError) as caught:
+            client.run(["sh", "-c", "echo part; echo why >&2; exit 7"], check=True)
+        self.assertEqual(caught.exception.completed.stdout, b"part\n")
+        self.assertIn("exited with code 7: why", str(caught.exception))
+        self.assertEqual(client.run(["echo", "ok"], check=True).text, "ok\n")
+
+    def test_input_of_every_kind(self) -> None:
+        data = os.urandom(3_000_000)
+        for kind in (data, io.BytesIO(data), iter([data[:10], data[10:]])):
+            self.assertEqual(client.run(["cat"], input=kind).stdout, data)
+        with open(os.path.join(self.directory, "in"), "w+b", buffering=0) as file:
+            file.write(data)
+            file.seek(0)
+            self.assertEqual(client.run(["cat"], input=file).stdout, data)
+        self.assertEqual(client.run(["cat"]).stdout, b"")
+
+    def test_input_that_nobody_reads_is_no_error(self) -> None:
+        self.assertEqual(client.run(["true"], input=bytes(8 << 20)).exit.code, 0)
+
+    def test_an_input_that_fails_ends_the_process(self) -> None:
+        def broken():  # type: ignore[no-untyped-def]
+            yield b"one\n"
+            raise OSError("the disk is gone")
+
+        with self.assertRaisesRegex(OSError, "the disk is gone"):
+            client.run(["cat"], input=broken(), process_id="broken-input")
+        self.assertEqual(client.get("broken-input").state, 4)  # closed
+
+    def test_output_goes_to_files(self) -> None:
+        with open(self.path("out"), "wb", buffering=0) as out:
+            completed = client.run(["seq", "200000"], stdout=out)
+        self.assertEqual(completed.stdout, b"")
+        with open(self.path("out"), "rb") as out:
+            self.assertEqual(out.read(), b"".join(b"%d\n" % i for i in range(1, 200001)))
+
+    def test_a_writer_that_fails_ends_the_process(self) -> None:
+        class Full:
+            def write(self, data: bytes) -> int:
+                raise OSError(28, "No space left on device")
+
+        with self.assertRaises(OSError):
+            client.run(["yes"], stdout=Full(), process_id="full")
+        self.assertTrue(client.get("full").HasField("exit"))
+
+    def test_too_much_output_ends_the_process(self) -> None:
+        with self.assertRaisesRegex(execwire.OutputLimitError, "max_output_bytes, 1000000"):
+            client.run(["yes"], max_output_bytes=1_000_000, process_id="too-much")
+        self.assertTrue(client.get("too-much").HasField("exit"))
+
+    def test_directory_and_environment(self) -> None:
+        self.assertEqual(client.run(["pwd"], cwd=self.directory).text.strip(), self.directory)
+        self.assertEqual(client.run(["pwd"]).text.strip(), client.describe().working_directory)
+        printed = client.run(["sh", "-c", "echo $A; echo ${HOME:-none}"], env={"A": "b c"}).text
+        self.assertEqual(printed.split("\n")[0], "b c")
+        bare = client.run(["/usr/bin/env"], env={"A": "1"}, inherit_env="none").text
+        self.assertEqual(bare, "A=1\n")
+
+    def test_limits(self) -> None:
+        exit = client.run(["sleep", "600"], timeout=0.2).exit
+        self.assertEqual((exit.cause, exit.signal), (ExitCause.TIMEOUT, 9))
+        exit = client.run(["sh", "-c", "echo; sleep 600"], no_output_timeout=0.2).exit
+        self.assertEqual(exit.cause, ExitCause.NO_OUTPUT)
+
+    def test_a_terminal(self) -> None:
+        completed = client.run(["sh", "-c", "tty; stty size"], terminal=(11, 99))
+        self.assertRegex(completed.text, r"^/dev/pts/\d+\r\n11 99\r\n$")
+        self.assertEqual(completed.exit.terminal_bytes, len(completed.stdout))
+        ended = client.run(["cat"], terminal=True, input=b"no line end")
+        self.assertIn(b"no line end", ended.stdout)
+
+    def test_a_sandbox(self) -> None:
+        confined = client.with_sandbox(execwire.Sandbox(writable=[self.directory]))
+        outside = self.path("..") + "/execwire-sandbox-%d" % os.getpid()
+        script = f"echo in >{self.path('in')} && echo out >{outside}"
+        exit = confined.run(["sh", "-c", script], cwd=self.directory).exit
+        self.assertNotEqual(exit.code, 0)
+        self.assertTrue(exit.sandbox_denied)
+        self.assertTrue(os.path.exists(self.path("in")))
+        self.assertFalse(os.path.exists(outside))
+        with self.assertRaises(execwire.ExecwireError) as caught:
+            confined.files.write(outside, b"x")
+        self.assertIn(
+            caught.exception.reason, ("READ_ONLY_FILE_SYSTEM", "PERMISSION_DENIED")
+        )
+        self.assertEqual(client.run(["sh", "-c", f"echo x >{outside}; rm {outside}"]).exit.code, 0)
+
+    def test_failures_to_start_are_typed(self) -> None:
+        with self.assertRaises(execwire.ProgramNotFoundError) as caught:
+            client.run(["no-such-program"])
+        self.assertIsInstance(caught.exception, FileNotFoundError)
+        self.assertEqual(caught.exception.reason, "PROGRAM_NOT_FOUND")
+        with self.assertRaises(execwire.StartError) as start:
+            client.run(["true"], cwd="/no/such/directory")
+        self.assertEqual(start.exception.reason, "BAD_WORKING_DIRECTORY")
+        with self.assertRaises(execwire.InvalidRequestError) as invalid:
+            client.run([])
+        self.assertEqual(invalid.exception.fields[0].field, "start.process.command.direct.argv")
+        with self.assertRaisesRegex(execwire.UsageError, "list of strings"):
+            client.run("echo hello")
+        with self.assertRaisesRegex(execwire.UsageError, "inherit_env"):
+            client.run(["true"], inherit_env="some")
+
+    def test_a_start_with_an_id_is_found_again(self) -> None:
+        first = client.run(["sh", "-c", "cat; echo $$"], input=b"x\n", process_id="again")
+        again = client.run(["sh", "-c", "cat; echo $$"], input=b"x\n", process_id="again")
+        self.assertEqual(first.stdout, again.stdout)
+        with self.assertRaises(execwire.AlreadyExistsError):
+            client.run(["true"], process_id="again")
+        with self.assertRaisesRegex(execwire.UsageError, "ended before"):
+            client.run(["sh", "-c", "cat; echo $$"], input=b"", process_id="again")
+
+
+class Handle(TestCase):
+    def test_events_come_in_order_and_end_with_closed(self) -> None:
+        with client.start(["sh", "-c", "echo out; sleep 0.05; echo err >&2; exit 4"]) as process:
+            events = list(process.events())
+        self.assertEqual([e.seq for e in events], [1, 2, 3, 4])  # type: ignore[union-attr]
+        self.assertEqual(events[0], Output(1, Stream.STDOUT, 0, b"out\n"))
+        self.assertEqual(events[1], Output(2, Stream.STDERR, 0, b"err\n"))
+        assert isinstance(events[2], Exited) and isinstance(events[3], Closed)
+        self.assertEqual((events[2].exit.code, events[3].exit.code), (4, 4))
+        self.assertEqual(process.exit, events[3].exit)
+
+    def test_writing_and_reading_in_turns(self) -> None:
+        with client.start(["cat"]) as process:
+            lines = process.lines()
+            for i in range(100):
+                process.write(b"line %d\n" % i)
+                self.assertEqual(next(lines), b"line %d\n" % i)
+            process.write(b"no end")
+            process.close_stdin()
+            self.assertEqual(list(lines), [b"no end"])
+            self.assertEqual(process.wait().code, 0)
+            with self.assertRaises(execwire.UsageError):
+                process.write(b"more")
+
+    def test_wait_takes_output_and_keeps_its_end(self) -> None:
+        with client.start(["sh", "-c", "head -c 10000000 /dev/zero; echo end"]) as process:
+            exit = process.wait(LONG)
+            self.assertEqual((exit.code, exit.stdout_bytes), (0, 10_000_004))
+            gap, *events = list(process.events())
+            assert isinstance(gap, Gap)
+            output = b"".join(e.data for e in events if isinstance(e, Output))
+            self.assertTrue(output.endswith(b"\0end\n"))
+            self.assertEqual(gap.dropped_bytes + len(output), 10_000_004)
+
+    def test_wait_gives_up_after_a_while(self) -> None:
+        with client.start(["sleep", "600"]) as process:
+            with self.assertRaises(TimeoutError):
+                process.wait(0.05)
+            self.assertIsNone(process.exit)
+
+    def test_signals_and_their_refusal(self) -> None:
+        script = "trap 'echo got; exit 5' USR1; echo ready; while :; do sleep 0.01; done"
+        with client.start(["sh", "-c", script]) as process:
+            lines = process.lines()
+            self.assertEqual(next(lines), b"ready\n")
+            process.signal(signal.SIGUSR1, "process")
+            self.assertEqual(next(lines), b"got\n")
+            self.assertEqual(process.wait().code, 5)
+            with self.assertRaises(execwire.ProcessEndedError) as caught:
+                process.signal(signal.SIGUSR1)
+            self.assertIsInstance(caught.exception, ProcessLookupError)
+
+    def test_resizing_a_terminal(self) -> None:
+        script = "trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.01; done"
+        with client.start(["sh", "-c", script], terminal=True) as process:
+            self.assertTrue(process.has_terminal)
+            lines = process.lines()
+            self.assertEqual(next(lines), b"ready\r\n")
+            process.resize(33, 77)
+            self.assertEqual(next(lines), b"33 77\r\n")
+        with client.start(["cat"]) as process:
+            with self.assertRaises(execwire.ExecwireError) as caught:
+                process.resize(1, 1)
+            self.assertEqual(caught.exception.reason, "NOT_A_TERMINAL")
+
+    def test_terminating_ends_descendants(self) -> None:
+        with client.start(["sh", "-c", "sleep 600 & echo $!; wait"]) as process:
+            child = int(next(process.lines()))
+            ended = process.terminate()
+            self.assertTrue(ended.was_running)
+            assert ended.exit is not None
+            self.assertEqual(ended.exit.cause, ExitCause.TERMINATED)
+            self.assertFalse(alive(child))
+            self.assertEqual(process.wait().cause, ExitCause.TERMINATED)
+            self.assertFalse(process.kill().was_running)
+
+    def test_leaving_the_block_ends_the_process(self) -> None:
+        with client.start(["sleep", "600"]) as process:
+            pass
+        self.assertFalse(alive(process.pid))
+        with self.assertRaises(execwire.ClosedError):
+            process.write(b"x")
+        process.close()
+
+    def test_input_of_a_process_without_one(self) -> None:
+        with client.start(["sleep", "600"], stdin=False) as process:
+            self.assertTrue(_refuses(process))
+        client.start_detached(["sleep", "600"], process_id="no-input")
+        with client.attach("no-input") as process:
+            self.assertTrue(eventually(lambda: _refuses(process)))
+        client.terminate("no-input", grace=0)
+
+    def test_input_of_a_process_that_closed_it(self) -> None:
+        with client.start(["sh", "-c", "exec <&-; sleep 600"]) as process:
+            self.assertTrue(eventually(lambda: _refuses(process)))
+
+    def test_communicate(self) -> None:
+        with client.start(["sh", "-c", "cat; echo e >&2"]) as process:
+            completed = process.communicate(b"hello")
+        self.assertEqual((completed.stdout, completed.stderr), (b"hello", b"e\n"))
+
+    def test_many_threads_write_and_none_is_lost(self) -> None:
+        with client.start(["cat"]) as process:
+            def write(name: int) -> None:
+                for i in range(50):
+                    process.write(b"%d %d\n" % (name, i))
+
+            threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            process.close_stdin()
+            lines = list(process.lines())
+        self.assertEqual(len(lines), 400)
+        for name in range(8):
+            mine = [line for line in lines if line.startswith(b"%d " % name)]
+            self.assertEqual(mine, [b"%d %d\n" % (name, i) for i in range(50)])
+
+
+def _refuses(process: execwire.Process) -> bool:
+    try:
+        process.write(b"x" * 1000)
+    except execwire.StdinClosedError as error:
+        assert isinstance(error, BrokenPipeError)
+        return True
+    return False
+
+
+class Others(TestCase):
+    """Processes that are there without being owned from here."""
+
+    def test_detach_and_attach(self) -> None:
+        process = client.start(["cat"], process_id="detached")
+        process.write(b"one\n")
+        events = process.events()
+        self.assertEqual(next(events).data, b"one\n")  # type: ignore[union-attr]
+        events.close()  # type: ignore[attr-defined]
+        seq = process.last_seq
+        process.detach()
+        process.close()
+        self.assertFalse(client.get("detached").owned)
+
+        with client.attach("detached", after_seq=seq) as process:
+            process.write(b"two\n")
+            process.close_stdin()
+            self.assertEqual(b"".join(process.output()), b"two\n")
+            self.assertEqual(process.wait().stdout_bytes, 8)
+
+    def test_what_was_attached_to_is_left_alone(self) -> None:
+        started = client.start_detached(["sleep", "600"], process_id="left")
+        with client.attach("left") as process:
+            self.assertEqual(process.pid, started.pid)
+        self.assertTrue(alive(started.pid))
+        self.assertTrue(client.terminate("left", grace=0).was_running)
+        self.assertFalse(alive(started.pid))
+
+    def test_a_takeover_is_told(self) -> None:
+        with client.start(["cat"], process_id="taken") as first:
+            with client.attach("taken") as second:
+                with self.assertRaises(execwire.TakenOverError):
+                    first.wait(LONG)
+                second.write(b"x")
+                second.close_stdin()
+                self.assertEqual(b"".join(second.output()), b"x")
+
+    def test_who_is_not_there(self) -> None:
+        for call in (client.attach, client.get, lambda i: list(client.follow(i)), client.terminate):
+            with self.assertRaises(execwire.NotFoundError) as caught:
+                call("nobody")
+            self.assertEqual(caught.exception.reason, "PROCESS_NOT_FOUND")
+
+    def test_followers_see_everything_that_is_kept(self) -> None:
+        client.start_detached(["sh", "-c", "echo a; echo b >&2; exit 2"], process_id="followed")
+        for _ in range(2):
+            events = list(client.follow("followed"))
+            output = {e.stream: e.data for e in events if isinstance(e, Output)}
+            self.assertEqual(output, {Stream.STDOUT: b"a\n", Stream.STDERR: b"b\n"})
+            assert isinstance(events[-1], Closed)
+            self.assertEqual(events[-1].exit.code, 2)
+        seqs = [e.seq for e in client.follow("followed", after_seq=2)]  # type: ignore[union-attr]
+        self.assertEqual(seqs, list(range(3, seqs[-1] + 1)))
+
+    def test_reading_what_is_kept(self) -> None:
+        client.start_detached(["sh", "-c", "echo a; exit 2"], process_id="read")
+        self.assertIsInstance(list(client.follow("read"))[-1], Closed)
+        events = client.read("read")
+        self.assertEqual([type(e) for e in events], [Output, Exited, Closed])
+        self.assertEqual(client.read("read", after_seq=events[-1].seq), [])  # type: ignore[union-attr]
+
+    def test_lists_and_labels(self) -> None:
+        client.start_detached(["true"], process_id="labelled", labels={"job": "7"})
+        found = {p.process_id: dict(p.labels) for p in client.processes()}
+        self.assertEqual(found["labelled"], {"job": "7"})
+
+    def test_waiting_for_what_a_process_does(self) -> None:
+        script = "echo listening on 4711; read x; echo done"
+        with client.start(["sh", "-c", script]) as process:
+            found = client.wait_for(process.id, execwire.Wait(pattern=r"on \d+", timeout=LONG))
+            self.assertEqual(found, b"on 4711")
+            client.wait_for(process.id, execwire.Wait(idle=0.05, timeout=LONG))
+            with self.assertRaises(TimeoutError):
+                client.wait_for(process.id, execwire.Wait(pattern="never", timeout=0.05))
+            process.close_stdin()
+            process.wait(LONG)
+            with self.assertRaises(execwire.ProcessEndedError):
+                client.wait_for(process.id, execwire.Wait(pattern="never"))
+            with self.assertRaises(execwire.UsageError):
+                client.wait_for(process.id, execwire.Wait())
+
+
+class Interrupted(TestCase):
+    def test_ctrl_c_leaves_nothing_behind(self) -> None:
+        for call in (
+            "client.run(['sh', '-c', script])",
+            "next(iter(client.start(['sh', '-c', script]).lines())); client.run(['sleep', '600'])",
+        ):
+            with self.subTest(call):
+                self._interrupt(call)
+
+    def _interrupt(self, call: str) -> None:
+        pids = self.path("pids")
+        if os.path.exists(pids):
+            os.unlink(pids)
+        script = f"sleep 600 & echo $! $$ >{pids}.new; mv {pids}.new {pids}; echo ready; wait"
+        program = (
+            "import execwire, sys\n"
+            "script = sys.argv[2]\n"
+            "with execwire.connect(sys.argv[1]) as client:\n"
+            f"    {call}\n"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", program, server.url, script],
+            env={**os.environ, "PYTHONPATH": str(SDK)},
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as interpreter:
+            self.assertTrue(eventually(lambda: os.path.exists(pids)))
+            with open(pids) as file:
+                started = [int(pid) for pid in file.read().split()]
+            interpreter.send_signal(signal.SIGINT)
+            _, stderr = interpreter.communicate(timeout=LONG)
+        self.assertIn(b"KeyboardInterrupt", stderr)
+        self.assertNotIn(b"Exception in thread", stderr)
+        for pid in started:
+            self.assertFalse(alive(pid))
+
+
+if __name__ == "__main__":
+    unittest.main()
