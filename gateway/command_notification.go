@@ -8,13 +8,13 @@ import (
 )
 
 // appendEvent appends the notification of an event, in the dialect of the
-// process; nothing for an event that has none. It is called by who speaks of the
-// process.
-func (p *process) appendEvent(dst []byte, event *execwirev1.ProcessEvent) []byte {
+// process; nothing for an event that has none. exact is whether the client is told
+// of processes exactly. It is called by who speaks of the process.
+func (p *process) appendEvent(dst []byte, event *execwirev1.ProcessEvent, exact bool) []byte {
 	if p.manner.older {
 		return p.appendCommandEvent(dst, event)
 	}
-	return appendEvent(dst, p.name, event, p.gap)
+	return appendEvent(dst, p.name, event, p.gap, exact)
 }
 
 // appendCommandEvent is appendEvent for the older dialect, which has one

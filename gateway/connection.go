@@ -73,10 +73,13 @@ type connection struct {
 	// afterwards.
 	session     *session
 	environment *environmentInfo
-	subscribed  []string      // notifications that the client asked for
-	asksCore    bool          // the client asks in the words of the core
-	isLive      bool          // initialized has come
-	live        chan struct{} // closed then
+	// acknowledges is whether the client says by itself what it has taken, and is
+	// told of processes exactly.
+	acknowledges bool
+	subscribed   []string      // notifications that the client asked for
+	asksCore     bool          // the client asks in the words of the core
+	isLive       bool          // initialized has come
+	live         chan struct{} // closed then
 
 	mu      sync.Mutex
 	records map[string]*process // guarded by mu; by core id
@@ -272,7 +275,9 @@ func (c *connection) notified(method string) {
 			"unexpected notification `initialized`: client must call initialize first"))
 	case !c.isLive:
 		c.isLive = true
-		c.expectHolesRead()
+		if !c.acknowledges {
+			c.expectHolesRead()
+		}
 		close(c.live)
 	}
 }

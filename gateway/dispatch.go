@@ -40,11 +40,12 @@ var methods = map[string]method{
 	"process/terminate": {group: groupExec, control: true, decode: decoder[terminateParams]()},
 
 	// Beyond the reference.
-	"process/closeStdin": {group: groupExec, decode: decoder[closeStdinParams]()},
-	"process/resize":     {group: groupExec, control: true, decode: decoder[resizeParams]()},
-	"process/wait":       {group: groupExec, decode: decoder[waitParams]()},
-	"process/snapshot":   {group: groupExec, decode: decoder[snapshotParams]()},
-	"process/list":       {group: groupExec, decode: absentIsEmpty(decoder[listParams]())},
+	"process/acknowledge": {group: groupExec, control: true, decode: decoder[acknowledgeParams]()},
+	"process/closeStdin":  {group: groupExec, decode: decoder[closeStdinParams]()},
+	"process/resize":      {group: groupExec, control: true, decode: decoder[resizeParams]()},
+	"process/wait":        {group: groupExec, decode: decoder[waitParams]()},
+	"process/snapshot":    {group: groupExec, decode: decoder[snapshotParams]()},
+	"process/list":        {group: groupExec, decode: absentIsEmpty(decoder[listParams]())},
 
 	"command/exec":           {group: groupExec, decode: decoder[commandParams]()},
 	"command/exec/write":     {group: groupExec, decode: decoder[commandWriteParams]()},

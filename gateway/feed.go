@@ -139,7 +139,7 @@ func (c *connection) say(p *process, events []*execwirev1.ProcessEvent) error {
 				continue
 			}
 			bytes += len(event.GetOutput().GetData())
-			if dst = p.appendEvent(dst, event); len(dst) > 0 {
+			if dst = p.appendEvent(dst, event, c.acknowledges); len(dst) > 0 {
 				p.gap = nil
 				failed = c.appendLost(nil, p, event)
 				return dst, true
@@ -168,9 +168,14 @@ func (c *connection) noteSaid(p *process, events []*execwirev1.ProcessEvent, byt
 	defer c.mu.Unlock()
 	last := events[len(events)-1]
 	p.push(last.GetSeq())
-	c.marks.note(p, bytes, len(events))
 	if last.GetClosed() != nil {
 		p.closed, p.exitTold = true, true
+	}
+	if c.acknowledges {
+		return
+	}
+	c.marks.note(p, bytes, len(events))
+	if last.GetClosed() != nil {
 		c.marks.hurry()
 	}
 }

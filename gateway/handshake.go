@@ -15,6 +15,8 @@ type initializeParams struct {
 	// CoreRequests is whether the client asks in the words of the core, and is told
 	// its errors in them.
 	CoreRequests *bool `param:"coreRequests,named"`
+	// Acknowledgements is whether the client says by itself what it has taken.
+	Acknowledgements *bool `param:"acknowledgements,named"`
 }
 
 // initializeResult is what initialize answers: the members of every version of
@@ -28,6 +30,8 @@ type initializeResult struct {
 	Notifications *[]string `json:"notifications,omitempty"`
 	// CoreRequests is that of the parameters.
 	CoreRequests bool `json:"coreRequests,omitempty"`
+	// Acknowledgements are for a client that asked for them.
+	Acknowledgements *acknowledgements `json:"acknowledgements,omitempty"`
 }
 
 // protocolVersion is for clients of the older dialect, which look for it.
@@ -43,18 +47,18 @@ func (c *connection) initialize(m jsonrpc.Message) []byte {
 	if c.session != nil {
 		return appendRefusal(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "initialize may only be sent once per connection"))
 	}
-	if err := c.open(traced(c.ctx, traceOf(m)), params.ResumeSessionID); err != nil {
+	if err := c.open(traced(c.ctx, traceOf(m)), params.ResumeSessionID, isSet(params.Acknowledgements)); err != nil {
 		return appendRefusal(nil, m.ID, err)
 	}
 	c.asksCore = isSet(params.CoreRequests)
 	return jsonrpc.AppendResult(nil, m.ID, initializeResult{
 		SessionID: c.session.id, ProtocolVersion: protocolVersion, EnvironmentInfo: c.environment,
-		Notifications: c.subscribe(params.Notifications), CoreRequests: c.asksCore})
+		Notifications: c.subscribe(params.Notifications), CoreRequests: c.asksCore, Acknowledgements: c.acknowledgements()})
 }
 
 // open attaches the session that the client asked for, and begins to feed it.
 // The session lasts until ctx ends. After a failure nothing is changed.
-func (c *connection) open(ctx context.Context, resume *string) *jsonrpc.Error {
+func (c *connection) open(ctx context.Context, resume *string, acknowledges bool) *jsonrpc.Error {
 	soon, cancel := context.WithTimeoutCause(ctx, attachTime, errAttachTime)
 	defer cancel()
 	environment, err := c.getEnvironment(soon)
@@ -72,6 +76,7 @@ func (c *connection) open(ctx context.Context, resume *string) *jsonrpc.Error {
 		c.dropRecords()
 		return err
 	}
+	c.acknowledges = acknowledges
 	c.marks.window(s.windowBytes, s.windowEvents)
 	c.session, c.environment = s, environment
 	c.spawn(func() { c.feed(s) })

@@ -46,9 +46,10 @@ func streamName(stream execwirev1.OutputStream) string {
 }
 
 // appendEvent appends the notification of an event. The name is the process's,
-// as JSON; the gap is what was lost before it, nil for nothing. An event of a
+// as JSON; the gap is what was lost before it, nil for nothing; exact adds what
+// clients are told that acknowledge. An event of a
 // kind that the protocol has no notification for appends nothing.
-func appendEvent(dst, name []byte, event *execwirev1.ProcessEvent, gap *execwirev1.OutputGap) []byte {
+func appendEvent(dst, name []byte, event *execwirev1.ProcessEvent, gap *execwirev1.OutputGap, exact bool) []byte {
 	switch e := event.GetEvent().(type) {
 	case *execwirev1.ProcessEvent_Output:
 		dst = appendEventHead(dst, `process/output`, name, event.GetSeq())
@@ -68,6 +69,13 @@ func appendEvent(dst, name []byte, event *execwirev1.ProcessEvent, gap *execwire
 		return dst
 	}
 	dst = appendGap(dst, gap)
+	if exact {
+		if output := event.GetOutput(); output != nil {
+			dst = appendOffset(dst, output)
+		} else {
+			dst = appendExact(dst, event.GetExited().GetExit(), event.GetClosed())
+		}
+	}
 	return append(dst, `}}`...)
 }
 

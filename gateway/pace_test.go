@@ -321,16 +321,16 @@ func TestNotificationsSayGaps(t *testing.T) {
 	gap := &execwirev1.OutputGap{FirstAvailableSeq: 7, DroppedBytes: 1234}
 	event := &execwirev1.ProcessEvent{Seq: 7, Event: &execwirev1.ProcessEvent_Output{Output: &execwirev1.ProcessOutput{
 		Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDERR, Data: []byte("hi")}}}
-	got := string(appendEvent(nil, []byte(`"p"`), event, gap))
+	got := string(appendEvent(nil, []byte(`"p"`), event, gap, false))
 	want := `{"method":"process/output","params":{"processId":"p","seq":7,"stream":"stderr","chunk":"aGk=","gap":{"firstAvailableSeq":7,"droppedBytes":1234}}}`
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	lost := &execwirev1.ProcessEvent{Seq: 8, Event: &execwirev1.ProcessEvent_Exited{Exited: &execwirev1.ProcessExited{Exit: &execwirev1.ExitRecord{}}}}
-	if got := string(appendEvent(nil, []byte(`"p"`), lost, nil)); !strings.Contains(got, `"exitCode":-1,`) {
+	if got := string(appendEvent(nil, []byte(`"p"`), lost, nil, false)); !strings.Contains(got, `"exitCode":-1,`) {
 		t.Errorf("a lost process is told as %s", got)
 	}
-	if got := appendEvent(nil, []byte(`"p"`), proto.CloneOf(&execwirev1.ProcessEvent{Seq: 9}), nil); got != nil {
+	if got := appendEvent(nil, []byte(`"p"`), proto.CloneOf(&execwirev1.ProcessEvent{Seq: 9}), nil, false); got != nil {
 		t.Errorf("an unknown event is told as %s", got)
 	}
 }

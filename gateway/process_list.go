@@ -14,6 +14,7 @@ import (
 type listParams struct {
 	PageSize  *uint32 `param:"pageSize,optional"`
 	PageToken *string `param:"pageToken,optional"`
+	ProcessID *string `param:"processId,named"`
 }
 
 // maxPageSize is the most processes on one page of the core.
@@ -55,11 +56,16 @@ type listedProcess struct {
 	ExitCode    *int64   `json:"exitCode"`
 	ExitCause   *string  `json:"exitCause"`
 	Closed      bool     `json:"closed"`
+
+	Exit *exactExit `json:"exit,omitempty"`
 }
 
 // run lists a page of the session's processes. A page has no more than the core
 // puts on one.
 func (p *listParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	if p.ProcessID != nil {
+		return p.runOne(ctx, r)
+	}
 	leave, failed := r.reads.enter(ctx)
 	if failed != nil {
 		return nil, failed
@@ -78,7 +84,7 @@ func (p *listParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) 
 	}
 	result := &listResult{Processes: make([]listedProcess, 0, len(page.GetProcesses())), leave: leave}
 	for _, described := range page.GetProcesses() {
-		result.Processes = append(result.Processes, listed(described))
+		result.Processes = append(result.Processes, r.listed(described))
 	}
 	if token := page.GetNextPageToken(); token != "" {
 		result.NextPageToken = &token
@@ -86,9 +92,22 @@ func (p *listParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) 
 	return result, nil
 }
 
+// runOne lists the process with the id, or nothing if there is none.
+func (p *listParams) runOne(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	described, failed := r.describe(ctx, *p.ProcessID)
+	if failed != nil {
+		return nil, failed
+	}
+	result := &listResult{Processes: []listedProcess{}, leave: func() {}}
+	if described != nil {
+		result.Processes = append(result.Processes, r.listed(described))
+	}
+	return result, nil
+}
+
 func (l *listResult) wasSaid() { l.leave() }
 
-func listed(described *execwirev1.Process) listedProcess {
+func (c *connection) listed(described *execwirev1.Process) listedProcess {
 	return listedProcess{
 		ProcessID:   clientProcessID(described.GetProcessId()),
 		PID:         described.GetPid(),
@@ -104,6 +123,7 @@ func listed(described *execwirev1.Process) listedProcess {
 		ExitCode:    exitCodeOrNil(described.GetExit()),
 		ExitCause:   exitCauseOrNil(described.GetExit()),
 		Closed:      hasClosed(described),
+		Exit:        c.exactExitOf(described.GetExit()),
 	}
 }
 

@@ -68,11 +68,11 @@ func (r *reading) pin() {
 	r.mu.Lock()
 	p := r.record(r.id)
 	p.pin(r)
-	if r.after > 0 {
+	if r.after > 0 && !r.acknowledges {
 		p.claim(r.after)
 	}
 	news := p.appendNews(nil)
-	if p.isUnproven() {
+	if p.isUnproven() && !r.acknowledges {
 		r.marks.note(p, 0, 0)
 	}
 	r.mu.Unlock()
@@ -106,6 +106,7 @@ type reading struct {
 	gap    *execwirev1.OutputGap      // before the first of them
 	exit   *execwirev1.ExitRecord     // nil: not exited
 	closed bool
+	totals *execwirev1.ProcessClosed // nil if the close is not in it
 }
 
 var (
@@ -125,6 +126,9 @@ func (r *reading) appendTo(dst []byte) []byte {
 		dst = append(dst, streamName(event.GetOutput().GetStream())...)
 		dst = append(dst, `","chunk":`...)
 		dst = jsonrpc.AppendBase64(dst, event.GetOutput().GetData())
+		if r.acknowledges {
+			dst = appendOffset(dst, event.GetOutput())
+		}
 		dst = append(dst, '}')
 	}
 	dst = append(dst, `],"nextSeq":`...)
@@ -142,6 +146,9 @@ func (r *reading) appendTo(dst []byte) []byte {
 	dst = append(dst, `,"failure":null,"sandboxDenied":`...)
 	dst = strconv.AppendBool(dst, r.exit.GetSandboxDenied())
 	dst = appendGap(dst, r.gap)
+	if r.acknowledges {
+		dst = appendExact(dst, r.exit, r.totals)
+	}
 	return append(dst, '}')
 }
 
@@ -151,6 +158,10 @@ func (r *reading) wasSaid() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.record(r.id)
+	if r.acknowledges {
+		r.forget(p)
+		return
+	}
 	p.answer(r.position)
 	if p.isUnproven() {
 		r.marks.note(p, 0, 0)

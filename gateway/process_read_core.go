@@ -132,6 +132,7 @@ func (r *reading) add(answer *execwirev1.ReadOutputResponse) bool {
 			r.gap = event.GetGap()
 			continue
 		case event.GetOutput() == nil, event.GetSeq() <= r.after:
+			r.totals = event.GetClosed()
 		case size > r.budget && len(r.chunks) > 0:
 			return false
 		default:

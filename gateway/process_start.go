@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -33,6 +34,9 @@ type startParams struct {
 	Executable            *string           `param:"executable,named"`
 	Policy                json.RawMessage   `param:"sandboxPolicy,optional,named"`
 	NetworkProxy          json.RawMessage   `param:"networkProxy,optional,named"`
+	LeaveDescendants      *bool             `param:"leaveDescendants,named"`
+	TimeoutMs             *uint64           `param:"timeoutMs,named"`
+	NoOutputTimeoutMs     *uint64           `param:"noOutputTimeoutMs,named"`
 
 	cwd        clientPath
 	executable clientPath                // of a prepared command
@@ -74,6 +78,9 @@ func unknownVariant(text []byte, expected string) error {
 type startResult struct {
 	ProcessID   string `json:"processId"`
 	SandboxType string `json:"sandboxType"`
+	// PID and StartedAtMs are for clients that acknowledge.
+	PID         int32 `json:"pid,omitempty"`
+	StartedAtMs int64 `json:"startedAtMs,omitempty"`
 }
 
 func (p *startParams) order() (string, place) { return p.ProcessID, placeStart }
@@ -136,7 +143,7 @@ func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 		ProcessId:        id,
 		Command:          p.command(r),
 		Io:               p.io(),
-		LeaveDescendants: true,
+		LeaveDescendants: p.LeaveDescendants == nil || *p.LeaveDescendants,
 		MustBeNew:        true,
 		Limits:           p.limits(),
 		Labels:           p.manner.labels(),
@@ -148,7 +155,11 @@ func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 	}
 	r.renew(id, p.manner)
 	p.announceStarted(r, started.GetProcess())
-	return startResult{ProcessID: p.ProcessID, SandboxType: sandboxType(started.GetProcess())}, nil
+	result := startResult{ProcessID: p.ProcessID, SandboxType: sandboxType(started.GetProcess())}
+	if r.acknowledges {
+		result.PID, result.StartedAtMs = started.GetProcess().GetPid(), started.GetProcess().GetStartTime().AsTime().UnixMilli()
+	}
+	return result, nil
 }
 
 // renew notes that what comes under the id with seq 1 is another process.
@@ -158,12 +169,23 @@ func (c *connection) renew(id string, m manner) {
 	c.record(id).renewed = &m
 }
 
-// limits are those of a process of which less is kept than of others.
+// limits are those of a process of which less is kept than of others, or that may
+// take so long.
 func (p *startParams) limits() *execwirev1.ProcessLimits {
-	if p.manner.window == 0 {
+	if p.manner.window == 0 && p.TimeoutMs == nil && p.NoOutputTimeoutMs == nil {
 		return nil
 	}
-	return &execwirev1.ProcessLimits{RetainedOutputBytes: proto.Uint64(uint64(p.manner.window))}
+	limits := &execwirev1.ProcessLimits{}
+	if p.manner.window > 0 {
+		limits.RetainedOutputBytes = proto.Uint64(uint64(p.manner.window))
+	}
+	if p.TimeoutMs != nil {
+		limits.Timeout = durationpb.New(milliseconds(*p.TimeoutMs))
+	}
+	if p.NoOutputTimeoutMs != nil {
+		limits.NoOutputTimeout = durationpb.New(milliseconds(*p.NoOutputTimeoutMs))
+	}
+	return limits
 }
 
 func (p *startParams) command(r *request) *execwirev1.ProcessCommand {

@@ -44,6 +44,8 @@ type terminationResult struct {
 	ExitCode      *int64  `json:"exitCode"`
 	Method        *string `json:"method"`
 	VerifiedEmpty bool    `json:"verifiedEmpty"`
+
+	Exit *exactExit `json:"exit,omitempty"`
 }
 
 func (p *terminateParams) order() (string, place) { return p.ProcessID, placeAny }
@@ -97,6 +99,7 @@ func (p *terminateParams) runMode(ctx context.Context, r *request) (any, *jsonrp
 		ExitCode:      exitCodeOrNil(response.GetExit()),
 		Method:        killMethodName(response.GetMethod()),
 		VerifiedEmpty: response.GetVerifiedEmpty(),
+		Exit:          r.exactExitOf(response.GetExit()),
 	}, nil
 }
 

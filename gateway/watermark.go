@@ -189,11 +189,11 @@ func (w *watermarks) passed(marks []proven) {
 	news := make([]acknowledgement, 0, len(marks))
 	for _, mark := range marks {
 		p := mark.process
-		if mark.generation == p.generation {
+		if mark.generation == p.generation && !c.acknowledges {
 			p.prove(mark, now)
 		}
 		news = p.appendNews(news)
-		if p.isUnproven() {
+		if p.isUnproven() && !c.acknowledges {
 			w.dirty[p] = struct{}{}
 		}
 	}

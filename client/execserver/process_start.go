@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -29,6 +31,11 @@ type startParams struct {
 	EnvPolicy  *envPolicy        `json:"envPolicy,omitempty"`
 	Sandbox    *wireSandbox      `json:"sandbox,omitempty"`
 
+	// For servers that tell of processes exactly.
+	LeaveDescendants  *bool  `json:"leaveDescendants,omitempty"`
+	TimeoutMs         *int64 `json:"timeoutMs,omitempty"`
+	NoOutputTimeoutMs *int64 `json:"noOutputTimeoutMs,omitempty"`
+
 	mustConfine bool
 }
 
@@ -42,6 +49,8 @@ type envPolicy struct {
 
 type startResult struct {
 	SandboxType string `param:"sandboxType,optional,nullable"`
+	PID         *int32 `param:"pid"`
+	StartedAtMs *int64 `param:"startedAtMs"`
 }
 
 // StartProcess implements the RPC. The process has no owner: what it says is
@@ -109,7 +118,7 @@ func (s *processService) startOnce(ctx context.Context, p *process, r *execwirev
 	if params.mustConfine && err == nil && (result.SandboxType == "" || result.SandboxType == "none") {
 		return s.refuseUnconfined(ctx, p)
 	}
-	p.started(params.mustConfine)
+	p.started(params.mustConfine, &result)
 	return nil
 }
 
@@ -162,6 +171,7 @@ func (c *Conn) startParams(ctx context.Context, r *execwirev1.StartProcessReques
 		return nil, err
 	}
 	p.connect(r.GetIo())
+	p.limit(c, r)
 	var err error
 	switch command := r.GetCommand().GetCommand().(type) {
 	case *execwirev1.ProcessCommand_Direct:
@@ -180,9 +190,12 @@ func (c *Conn) startParams(ctx context.Context, r *execwirev1.StartProcessReques
 // checkStart refuses what this server cannot be asked for.
 func (c *Conn) checkStart(r *execwirev1.StartProcessRequest) error {
 	limits := r.GetLimits()
+	timed := &execwirev1.ProcessLimits{Timeout: limits.GetTimeout(), NoOutputTimeout: limits.GetNoOutputTimeout()}
 	switch {
-	case limits != nil && proto.Size(limits) > 0:
-		return notInProtocol("limits of a process")
+	case proto.Size(limits) > proto.Size(timed):
+		return notInProtocol("limits of a process other than its timeouts")
+	case proto.Size(timed) > 0 && !c.features().acknowledges:
+		return notInProtocol("a timeout of a process")
 	case r.GetIo().GetTerminal().GetSize() != nil && !c.features().execwire:
 		return notInProtocol("the size of a terminal")
 	case r.GetCommand().GetPrepared() != nil && !c.features().execwire:
@@ -208,6 +221,28 @@ func checkSize(field string, size *execwirev1.TerminalSize) error {
 func notInProtocol(what string) error {
 	return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED,
 		"%s cannot be asked for over the exec-server protocol as this server speaks it: leave it out, or reach the server over gRPC", what)
+}
+
+// limit says how long the process may take, and what becomes of what it leaves
+// behind. Servers of the reference leave that alone.
+func (p *startParams) limit(c *Conn, r *execwirev1.StartProcessRequest) {
+	if !c.features().acknowledges {
+		return
+	}
+	leave := r.GetLeaveDescendants()
+	p.LeaveDescendants = &leave
+	p.TimeoutMs = milliseconds(r.GetLimits().GetTimeout())
+	p.NoOutputTimeoutMs = milliseconds(r.GetLimits().GetNoOutputTimeout())
+}
+
+// milliseconds is a time in whole ones, at least one if it is any; nil for none.
+func milliseconds(d *durationpb.Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	n := max(d.AsDuration(), 0)
+	ms := int64((n + time.Millisecond - 1) / time.Millisecond)
+	return &ms
 }
 
 // connect says how the descriptors are connected.

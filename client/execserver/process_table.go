@@ -159,11 +159,17 @@ func (p *process) attempted() (before bool) {
 }
 
 // started notes that the process runs.
-func (p *process) started(confined bool) {
+func (p *process) started(confined bool, said *startResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runs = true
 	p.described.StartTime = timestamppb.Now()
+	if said.StartedAtMs != nil {
+		p.described.StartTime = timestamppb.New(time.UnixMilli(*said.StartedAtMs))
+	}
+	if said.PID != nil {
+		p.described.Pid = *said.PID
+	}
 	if confined {
 		p.described.Sandbox = &execwirev1.SandboxReport{}
 	}
