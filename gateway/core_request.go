@@ -33,6 +33,7 @@ type coreMethod struct {
 const (
 	coreFetch    = "HttpService/Fetch"
 	coreReadFile = "FileSystemService/ReadFile"
+	coreDownload = "/execwire.v1.FileSystemService/DownloadFile" // as gRPC has it
 )
 
 // coreMethods are the methods of the core that clients may call, by service and
@@ -117,16 +118,6 @@ type coreMessage struct{ proto.Message }
 
 // MarshalJSON implements json.Marshaler.
 func (m coreMessage) MarshalJSON() ([]byte, error) { return protojson.Marshal(m.Message) }
-
-// appendCoreMessage appends a message; that of one that is data alone is written
-// without detours.
-func appendCoreMessage(dst []byte, m proto.Message) ([]byte, error) {
-	if data := dataOfMessage(m); data != nil {
-		return append(jsonrpc.AppendBase64(append(dst, `{"data":`...), data), '}'), nil
-	}
-	text, err := protojson.Marshal(m)
-	return append(dst, text...), err
-}
 
 // dataOfMessage is the data of a message that is nothing else, nil for all others.
 func dataOfMessage(m proto.Message) []byte {

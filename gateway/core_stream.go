@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
@@ -187,44 +188,63 @@ func (p *coreReceiveParams) run(ctx context.Context, r *request) (any, *jsonrpc.
 		stop := context.AfterFunc(r.polls, func() { r.streams.end(s, errStreamCancelled) })
 		defer stop()
 	}
-	first, err := s.receive()
-	switch {
-	case errors.Is(context.Cause(s.stream.Context()), errStreamCancelled):
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the stream was cancelled", Data: map[string]string{"reason": "CALL_CANCELLED"}}
-	case err != nil && !errors.Is(err, io.EOF):
-		r.streams.end(s, err)
-		return nil, fileFailure(err)
-	}
-	answer := &coreResponses{ended: err != nil || !s.method.receives}
-	if err == nil {
-		leave, failed := r.bulk.enter(ctx)
-		if failed != nil {
+	answer := &coreResponses{leave: func() {}}
+	if s.method.receives && !s.method.waits { // what comes at once can be large
+		if answer.leave, failed = r.bulk.enter(ctx); failed != nil {
 			return nil, failed
 		}
-		answer.leave, answer.messages = leave, []proto.Message{first}
-		s.gather(answer)
 	}
-	if answer.ended {
-		r.streams.end(s, nil)
+	if failed := s.answer(r, answer); failed != nil {
+		answer.leave()
+		return nil, failed
 	}
 	return answer, nil
 }
 
+// answer takes what the answer to a client is.
+func (s *coreStream) answer(r *request, into *coreResponses) *jsonrpc.Error {
+	first, err := s.receive()
+	switch {
+	case errors.Is(context.Cause(s.stream.Context()), errStreamCancelled):
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "the stream was cancelled", Data: map[string]string{"reason": "CALL_CANCELLED"}}
+	case err != nil && !errors.Is(err, io.EOF):
+		r.streams.end(s, err)
+		return fileFailure(err)
+	}
+	into.ended = err != nil || !s.method.receives
+	if err == nil {
+		into.messages = []receivedMessage{first}
+		s.gather(into)
+	}
+	if into.ended {
+		r.streams.end(s, nil)
+	}
+	return nil
+}
+
+// receivedMessage is a message as it is answered: its data where it is nothing else,
+// and else the JSON form of protobuf.
+type receivedMessage struct{ data, text []byte }
+
 // receive returns the next message, or what the last call left over to tell.
-func (s *coreStream) receive() (proto.Message, error) {
+func (s *coreStream) receive() (receivedMessage, error) {
 	if s.failed != nil {
-		return nil, s.failed
+		return receivedMessage{}, s.failed
 	}
 	message := s.method.out.New().Interface()
 	if err := s.stream.RecvMsg(message); err != nil {
-		return nil, err
+		return receivedMessage{}, err
 	}
-	return message, nil
+	if data := dataOfMessage(message); data != nil {
+		return receivedMessage{data: data}, nil
+	}
+	text, err := protojson.Marshal(message)
+	return receivedMessage{text: text}, err
 }
 
 // gather adds what follows of a file, which comes at once, as long as there is room.
 func (s *coreStream) gather(into *coreResponses) {
-	if _, isFile := into.messages[0].(*execwirev1.DownloadFileResponse); !isFile {
+	if s.method.name != coreDownload {
 		return
 	}
 	for size := 0; size+coreMessageBytes <= answeredBytes && !into.ended; {
@@ -236,7 +256,7 @@ func (s *coreStream) gather(into *coreResponses) {
 			s.failed = err
 			return
 		default:
-			size += len(dataOfMessage(message))
+			size += len(message.data)
 			into.messages = append(into.messages, message)
 		}
 	}
@@ -244,31 +264,26 @@ func (s *coreStream) gather(into *coreResponses) {
 
 // coreResponses is the result of core/receive.
 type coreResponses struct {
-	messages []proto.Message
+	messages []receivedMessage
 	ended    bool
 	leave    func()
 }
 
 func (a *coreResponses) appendTo(dst []byte) []byte {
-	before := len(dst)
 	dst = append(dst, `{"responses":[`...)
 	for i, m := range a.messages {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		var err error
-		if dst, err = appendCoreMessage(dst, m); err != nil {
-			return append(dst[:before], `null`...)
+		if m.data != nil {
+			dst = append(jsonrpc.AppendBase64(append(dst, `{"data":`...), m.data), '}')
 		}
+		dst = append(dst, m.text...)
 	}
 	return fmt.Appendf(dst, `],"ended":%t}`, a.ended)
 }
 
-func (a *coreResponses) wasSaid() {
-	if a.leave != nil {
-		a.leave()
-	}
-}
+func (a *coreResponses) wasSaid() { a.leave() }
 
 // coreSendParams are the parameters of core/send.
 type coreSendParams struct {
