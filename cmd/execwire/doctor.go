@@ -80,6 +80,15 @@ Exit codes:
 	return command
 }
 
+// checksOfServer makes the checks of a server. One that says nothing of itself, as a
+// server of the exec-server protocol that is not of execwire, has none.
+func checksOfServer(said *execwirev1.GetEnvironmentResponse) ([]check, error) {
+	if said.GetLimits() == nil {
+		return nil, &exitError{code: codeFailed, err: errors.New("the server does not tell what works there: it is not one of execwire")}
+	}
+	return checksOf(said, said.GetGuarded(), nowhere), nil
+}
+
 // check is something that works or does not.
 type check struct {
 	Check  string `json:"check"`
@@ -117,7 +126,7 @@ func examine(ctx context.Context, flags doctorFlags) ([]check, error) {
 	if err != nil {
 		return nil, explainDoctor(client.FromRPC(err))
 	}
-	return checksOf(said, said.GetGuarded(), nowhere), nil
+	return checksOfServer(said)
 }
 
 func explainDoctor(err error) error {

@@ -98,3 +98,13 @@ func TestDoctorFindsWhatKeepsBubblewrap(t *testing.T) {
 		t.Errorf("a kernel without inotify: %+v", c)
 	}
 }
+
+// A server that says nothing of itself is not one where nothing works.
+func TestDoctorOfAServerThatTellsNothing(t *testing.T) {
+	if checks, err := checksOfServer(&execwirev1.GetEnvironmentResponse{}); err == nil || len(checks) > 0 {
+		t.Errorf("the checks are %v, %v", checks, err)
+	}
+	if checks, err := checksOfServer(&execwirev1.GetEnvironmentResponse{Limits: &execwirev1.ServerLimits{}}); err != nil || len(checks) == 0 {
+		t.Errorf("the checks are %v, %v", checks, err)
+	}
+}
