@@ -26,6 +26,7 @@ type cutScenario struct {
 var cutScenarios = []cutScenario{
 	{"output", cutOutput},
 	{"input", cutInput},
+	{"a held process", cutHandle},
 	{"a subscriber", cutSubscriber},
 	{"a wait", cutWait},
 	{"small calls", cutCalls},

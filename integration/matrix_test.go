@@ -66,7 +66,7 @@ func TestEveryEntrance(t *testing.T) {
 				slow(t)
 			}
 			site := e.open(t)
-			for _, s := range slices.Concat(processScenarios, outputScenarios, fileScenarios, transferScenarios) {
+			for _, s := range slices.Concat(processScenarios, handleScenarios, outputScenarios, fileScenarios, transferScenarios) {
 				t.Run(s.name, func(t *testing.T) { s.play(newVisit(t, &e, site)) })
 			}
 		})
