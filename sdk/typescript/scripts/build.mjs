@@ -12,6 +12,7 @@ const generated = join(root, "../../gen/ts/execwire");
 if (existsSync(generated)) {
   rmSync(join(root, "src/gen"), { recursive: true, force: true });
   cpSync(generated, join(root, "src/gen/execwire"), { recursive: true });
+  cpSync(join(root, "../../LICENSE"), join(root, "LICENSE"));
 } else if (!existsSync(join(root, "src/gen/execwire"))) {
   throw new Error(`${generated} is missing: build the package in a checkout of the repository`);
 }

@@ -38,4 +38,4 @@ const files = readdirSync(join(root, "build/test"))
   .filter((name) => wanted.length === 0 || wanted.includes(name.replace(/\.test\.js$/, "")))
   .map((name) => join("build/test", name));
 // The timeout is a guard against hanging, not a measure.
-node("--test", "--test-timeout=240000", ...files);
+node("--test", "--test-timeout=240000", "--test-concurrency=2", ...files);

@@ -21,7 +21,7 @@ import { stdinClosed } from "./stdin.js";
 import { durationOf } from "./time.js";
 import { checkPrivate, Connection, type SocketAddress } from "./transport.js";
 import { type Condition, type Waited, waitFor } from "./wait.js";
-import { assumedGraceMs, graceMarginMs } from "./retry.js";
+import { assumedGraceMs, Backoff, graceMarginMs } from "./retry.js";
 
 /** How a server is connected to. */
 export interface ConnectOptions {
@@ -146,15 +146,36 @@ async function open(
     },
   };
   try {
-    await rpc.call((call) => rpc.stubs.environment.getEnvironment({}, call), options.signal);
+    await greet(rpc, connection, options.signal);
   } catch (error) {
+    await shared.close();
     const refused = error instanceof ExecwireError && error.fromServer;
-    if (!refused || error.reason === "UNAUTHENTICATED") {
-      await shared.close();
-      throw refused || options.signal?.aborted ? error : new ConnectionError(shown(url), connection.explain(error));
-    }
+    throw refused || options.signal?.aborted ? error : new ConnectionError(shown(url), connection.explain(error));
   }
   return new Client(shared, undefined);
+}
+
+/** How often a server is greeted that was reached, and gone before it had answered. */
+const greetings = 4;
+
+/** Resolves when the server has answered. That it lets the caller do nothing is an answer; that it does not know it is a refusal. */
+async function greet(rpc: Rpc, connection: Connection, signal: AbortSignal | undefined): Promise<void> {
+  const backoff = new Backoff();
+  for (let left = greetings - 1; ; left--) {
+    try {
+      await rpc.call((call) => rpc.stubs.environment.getEnvironment({}, call), signal);
+      return;
+    } catch (error) {
+      if (error instanceof ExecwireError && error.fromServer && error.reason !== "UNAUTHENTICATED") {
+        return;
+      }
+      const lost = error instanceof ExecwireError && error.code === "UNAVAILABLE" && !error.fromServer;
+      if (!lost || !connection.reached || left === 0) {
+        throw error;
+      }
+      await backoff.wait(0, signal);
+    }
+  }
 }
 
 /** What the views of one connection share. */

@@ -34,6 +34,8 @@ export class Connection implements SessionManager {
   private readonly sockets = new Map<net.Socket, Set<ClientHttp2Stream>>();
   private readonly sessions = new WeakMap<object, Set<ClientHttp2Stream>>();
   private newest: Set<ClientHttp2Stream> | undefined;
+  /** Whether the last attempt to connect came through to somebody. */
+  reached = false;
   private lastError: unknown;
   private closed = false;
 
@@ -69,6 +71,7 @@ export class Connection implements SessionManager {
     if (session && this.newest) {
       if (!this.sessions.has(session)) {
         this.sessions.set(session, this.newest);
+        session.on("error", () => undefined); // its streams are told, and nobody else asks
         session.setLocalWindowSize(connectionWindowBytes);
       }
       const open = this.sessions.get(session);
@@ -85,9 +88,12 @@ export class Connection implements SessionManager {
 
   /** Why a first call failed: what the socket said, where it said something. */
   explain(error: unknown): unknown {
-    const { lastError, address } = this;
-    if (lastError instanceof CredentialError || !(lastError instanceof Error)) {
-      return lastError ?? error;
+    const { lastError } = this;
+    if (lastError instanceof CredentialError) {
+      return lastError;
+    }
+    if (!(lastError instanceof Error)) {
+      return this.notGrpc(error);
     }
     const code = (lastError as NodeJS.ErrnoException).code ?? "";
     if (/CERT|ISSUER|SIGNED|ALTNAME/.test(code)) {
@@ -99,8 +105,13 @@ export class Connection implements SessionManager {
     if (/^E[A-Z]+$/.test(code) && code !== "ECONNRESET") {
       return lastError;
     }
+    return this.notGrpc(lastError);
+  }
+
+  private notGrpc(cause: unknown): Error {
+    const { address } = this;
     const hint = address.kind === "tcp" && !address.tls ? ", or only with TLS (grpcs://)" : "";
-    return new Error(`${lastError.message}: something listens there, but it does not speak gRPC${hint}`, { cause: lastError });
+    return new Error(`${messageOf(cause)}: something listens there, but it does not speak gRPC${hint}`, { cause });
   }
 
   /** Ends the connection, with all that goes on over it. Nothing of it keeps the process alive then. */
@@ -126,7 +137,11 @@ export class Connection implements SessionManager {
       socket.destroy(new ConnectError(`no answer to connecting within ${connectTimeoutMs / 1000} s`, Code.Unavailable));
     }, connectTimeoutMs);
     const ready = this.address.kind === "tcp" && this.address.tls ? "secureConnect" : "connect";
-    socket.once(ready, () => clearTimeout(timer));
+    this.reached = false;
+    socket.once(ready, () => {
+      this.reached = !socket.destroyed;
+      clearTimeout(timer);
+    });
     const open = new Set<ClientHttp2Stream>();
     this.sockets.set(socket, open);
     this.newest = open;

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import * as net from "node:net";
 import { tmpdir } from "node:os";
@@ -10,10 +10,28 @@ import { Client, connect, type ConnectOptions } from "execwire";
 export const binary = process.env["EXECWIRE_BIN"] as string;
 export const hubBinary = process.env["EXECWIRE_HUB_BIN"] as string;
 
+const cleanups = new WeakMap<TestContext, (() => unknown)[]>();
+
+/** Has something done after the test, the last first: clients are closed before their servers. */
+export function after(t: TestContext, cleanup: () => unknown): void {
+  const known = cleanups.get(t);
+  if (known) {
+    known.push(cleanup);
+    return;
+  }
+  const mine = [cleanup];
+  cleanups.set(t, mine);
+  t.after(async () => {
+    for (const one of mine.reverse()) {
+      await one();
+    }
+  });
+}
+
 /** A directory that is removed after the test. */
 export function directory(t: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), "execwire-ts-"));
-  t.after(() => rmSync(path, { recursive: true, force: true }));
+  after(t, () => rmSync(path, { recursive: true, force: true }));
   return path;
 }
 
@@ -40,7 +58,7 @@ export class Program {
   static async start(t: TestContext, program: string, args: string[], lines: number): Promise<{ program: Program; said: string[] }> {
     const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"] });
     const started = new Program(child);
-    t.after(() => started.stop());
+    after(t, () => started.stop());
     let log = "";
     child.stderr.on("data", (text: Buffer) => (log += text.toString()));
     const said: string[] = [];
@@ -83,8 +101,19 @@ export async function client(t: TestContext, options: ConnectOptions = {}): Prom
 /** Connects, until the test is over. */
 export async function dial(t: TestContext, url: string, options: ConnectOptions = {}): Promise<Client> {
   const made = await connect(url, options);
-  t.after(() => made.close());
+  after(t, () => made.close());
   return made;
+}
+
+/** Waits until an executor is connected to a hub. */
+export async function registered(hub: string, id: string): Promise<void> {
+  for (;;) {
+    const told = execFileSync(binary, ["executors", "--hub", hub], { encoding: "utf8" });
+    if (told.split("\n").some((line) => line.startsWith(`${id}\tconnected`))) {
+      return;
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+  }
 }
 
 /** A way to a server that can be cut. */
@@ -97,8 +126,8 @@ export class Proxy {
   private nextBudget: (() => number) | undefined;
   private refusing = false;
 
-  private constructor(server: net.Server, path: string, private readonly target: net.NetConnectOpts) {
-    this.url = `unix://${path}`;
+  private constructor(server: net.Server, url: string, private readonly target: net.NetConnectOpts) {
+    this.url = url;
     server.on("connection", (socket) => this.connect(socket));
   }
 
@@ -106,10 +135,12 @@ export class Proxy {
     const target = new URL(url);
     const to = target.protocol === "unix:" ? { path: target.pathname } : { host: target.hostname, port: Number(target.port) };
     const server = net.createServer();
-    const path = join(directory(t), "proxy");
-    await new Promise<void>((resolve) => server.listen(path, resolve));
-    const proxy = new Proxy(server, path, to);
-    t.after(() => {
+    // A hub is reached by TCP alone.
+    const listen = target.protocol === "http:" ? { port: 0, host: "127.0.0.1" } : { path: join(directory(t), "proxy") };
+    await new Promise<void>((resolve) => server.listen(listen, resolve));
+    const address = server.address();
+    const proxy = new Proxy(server, typeof address === "string" ? `unix://${address}` : `http://127.0.0.1:${address?.port}`, to);
+    after(t, () => {
       proxy.refuse();
       server.close();
     });

@@ -1,0 +1,92 @@
+// Builds a project on another machine: uploads it, runs a command in it, shows what that
+// writes, downloads what it made. The connection may be cut meanwhile.
+//
+//   node remote-build.js --server grpc://127.0.0.1:7420 --result bin/program PROJECT -- make
+//   node remote-build.js --server https://hub.example.org --executor build-1 --token-file token …
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { type Client, connect } from "execwire";
+
+/** How many files are on their way at once. */
+const atOnce = 8;
+/** What of a project stays where it is. */
+const left = new Set([".git", ".cache", "node_modules", "bin"]);
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    server: { type: "string", default: "local:" },
+    executor: { type: "string" },
+    "token-file": { type: "string" },
+    env: { type: "string", multiple: true, default: [] },
+    result: { type: "string" },
+    to: { type: "string", default: "." },
+  },
+});
+const [project, ...command] = positionals;
+if (project === undefined || command.length === 0) {
+  console.error("usage: remote-build [--server URL] [--executor ID] [--token-file FILE] [--env NAME=VALUE]... [--result FILE [--to DIRECTORY]] PROJECT -- COMMAND [ARGUMENT]...");
+  process.exit(2);
+}
+
+await using client = await connect(values.server, {
+  ...(values.executor !== undefined && { executor: values.executor }),
+  ...(values["token-file"] !== undefined && { tokenFile: values["token-file"] }),
+});
+const { temporaryDirectory } = await client.describe();
+const directory = join(temporaryDirectory, `remote-build-${crypto.randomUUID()}`);
+try {
+  const files = await upload(client, project, directory);
+  console.error(`uploaded ${files} files to ${directory}`);
+
+  const env = Object.fromEntries(values.env.map((pair) => pair.split(/=(.*)/s, 2) as [string, string]));
+  await using build = await client.start(command, {
+    cwd: directory,
+    env,
+    stdin: "closed",
+    onLost: () => console.error("the connection was lost"),
+    onResumed: () => console.error("and is there again"),
+  });
+  build.stdout.pipe(process.stdout, { end: false });
+  build.stderr.pipe(process.stderr, { end: false });
+  const exit = await build.wait();
+  console.error(`exit code ${exit.shellCode} after ${(exit.wallTimeMs / 1000).toFixed(1)} s; resumed ${exit.resumed} times`);
+  process.exitCode = exit.shellCode;
+
+  if (exit.ok && values.result !== undefined) {
+    const { size } = await client.files.downloadFile(join(directory, values.result), join(values.to, values.result));
+    console.error(`downloaded ${values.result}, ${size} bytes`);
+  }
+} finally {
+  await client.files.remove(directory, { recursive: true, ignoreMissing: true });
+}
+
+/** Uploads all that is below a directory, and returns how many files that were. */
+async function upload(to: Client, from: string, directory: string): Promise<number> {
+  const files: string[] = [];
+  const directories = [""];
+  for (const below of directories) {
+    await to.files.mkdir(join(directory, below), { recursive: true });
+    for (const entry of await readdir(join(from, below), { withFileTypes: true })) {
+      if (left.has(entry.name)) {
+        continue;
+      }
+      if (entry.isDirectory()) {
+        directories.push(join(below, entry.name));
+      } else if (entry.isFile()) {
+        files.push(join(below, entry.name));
+      }
+    }
+  }
+  const queue = files.values();
+  const worker = async (): Promise<void> => {
+    for (const name of queue) {
+      const file = join(from, name);
+      const { mode, mtime } = await stat(file);
+      await to.files.upload(join(directory, name), { file }, { permissions: mode & 0o777, modifyTime: mtime });
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, worker));
+  return files.length;
+}

@@ -1,0 +1,128 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import * as net from "node:net";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { type Client, connect, ConnectionError, CredentialError, launch, relayUrl, UnauthenticatedError, UsageError } from "execwire";
+import { after, binary, dial, directory, hubBinary, Program, registered, secret, serve } from "./fixture.js";
+
+async function says(c: Client): Promise<string> {
+  return (await c.run(["echo", "hello"])).stdoutText;
+}
+
+test("a server of TCP and one of a unix socket are reached", async (t) => {
+  const tcp = await serve(t, { listen: "grpc://127.0.0.1:0" });
+  assert.match(tcp.url, /^grpc:\/\/127\.0\.0\.1:\d+$/);
+  assert.equal(await says(await dial(t, tcp.url)), "hello\n");
+  const unix = await serve(t);
+  assert.equal(await says(await dial(t, unix.url)), "hello\n");
+});
+
+test("a server of one's own is launched, and ends with its client", async () => {
+  for (const open of [() => launch({ binary }), () => connect("local:", { binary }), () => connect("", { binary })]) {
+    const c = await open();
+    const { stdoutText } = await c.run(["sh", "-c", "echo $PPID"]);
+    await c.close();
+    assert.throws(() => process.kill(Number(stdoutText), 0), { code: "ESRCH" });
+  }
+  await assert.rejects(launch({ binary: "/no/such/execwire" }), ConnectionError);
+  await assert.rejects(launch({ binary, args: ["--no-such-flag"] }), /no-such-flag/);
+});
+
+test("URLs that cannot be meant are refused with what would be right", async () => {
+  for (const [url, fix] of [
+    ["http://localhost:80", /write it as/],
+    ["grpc://localhost", /HOST:PORT/],
+    ["grpc://localhost:1/path", /nothing may follow/],
+    ["unix://relative", /absolute/],
+    ["ws://localhost:1", /gRPC/],
+    ["nonsense", /write it as/],
+  ] as const) {
+    await assert.rejects(connect(url), (error: unknown) => error instanceof UsageError && fix.test(error.message), url);
+  }
+  await assert.rejects(connect("grpc://127.0.0.1:1", { token: "a", tokenFile: "b" }), UsageError);
+  assert.equal(relayUrl("https://hub.example.org:7430/", "build 1"), "relay+wss://hub.example.org:7430/executor/build%201?role=harness");
+});
+
+test("what does not answer is told with the reason", async (t) => {
+  await assert.rejects(connect("unix:///no/such/socket"), (error: unknown) => error instanceof ConnectionError && /ENOENT/.test(error.message));
+  const silent = net.createServer((socket) => socket.on("data", () => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n")).on("error", () => undefined));
+  const path = join(directory(t), "socket");
+  await new Promise<void>((resolve) => silent.listen(path, resolve));
+  after(t, () => silent.close());
+  await assert.rejects(connect(`unix://${path}`), (error: unknown) => error instanceof ConnectionError && /does not speak gRPC/.test(error.message));
+  const mute = net.createServer(() => undefined);
+  const other = join(directory(t), "socket");
+  await new Promise<void>((resolve) => mute.listen(other, resolve));
+  after(t, () => mute.close());
+  await assert.rejects(connect(`unix://${other}`, { signal: AbortSignal.timeout(200) }), { name: "TimeoutError" });
+});
+
+/** A certificate that signs itself, good for this host by its address. */
+function certificate(t: TestContext): { certificate: string; key: string } {
+  const dir = directory(t);
+  const goroot = execFileSync("go", ["env", "GOROOT"], { encoding: "utf8" }).trim();
+  execFileSync("go", ["run", join(goroot, "src/crypto/tls/generate_cert.go"), "--host", "127.0.0.1", "--ca", "--ecdsa-curve", "P256"], {
+    cwd: dir,
+    stdio: "pipe",
+  });
+  chmodSync(join(dir, "key.pem"), 0o600);
+  return { certificate: join(dir, "cert.pem"), key: join(dir, "key.pem") };
+}
+
+test("TLS trusts what it is told to, and tokens are shown", async (t) => {
+  const dir = directory(t);
+  const files = certificate(t);
+  const tokenFile = secret(join(dir, "token"), "correct-horse-battery-staple-0123456789\n");
+  const wrong = secret(join(dir, "wrong"), "wrong-horse-battery-staple-0123456789ab");
+  const table = join(dir, "principals.toml");
+  writeFileSync(table, `[[principal]]\nname = "ann"\ntoken_file = "${tokenFile}"\nallow = ["all"]\n`);
+  process.env["EXECWIRE_TLS_CERTIFICATE_FILE"] = files.certificate;
+  process.env["EXECWIRE_TLS_KEY_FILE"] = files.key;
+  process.env["EXECWIRE_PRINCIPALS_FILE"] = table;
+  after(t, () => {
+    for (const name of ["EXECWIRE_TLS_CERTIFICATE_FILE", "EXECWIRE_TLS_KEY_FILE", "EXECWIRE_PRINCIPALS_FILE"]) {
+      delete process.env[name];
+    }
+  });
+  const { url } = await serve(t, { listen: "grpcs://127.0.0.1:0" });
+  const tls = { ca: files.certificate };
+  assert.equal(await says(await dial(t, url, { tls, tokenFile })), "hello\n");
+  assert.equal(await says(await dial(t, url, { tls, token: "correct-horse-battery-staple-0123456789" })), "hello\n");
+  await assert.rejects(connect(url, { tls, tokenFile: wrong }), UnauthenticatedError);
+  await assert.rejects(connect(url, { tls }), UnauthenticatedError);
+  await assert.rejects(connect(url, { tokenFile }), (error: unknown) => error instanceof ConnectionError && /authority/.test(error.message));
+  await assert.rejects(connect(url.replace("grpcs:", "grpc:"), {}), ConnectionError);
+
+  // A file that changes is read again; one that cannot be used leaves the token before in use.
+  const changing = secret(join(dir, "changing"), readFileSync(tokenFile, "utf8"));
+  const c = await dial(t, url, { tls, tokenFile: changing });
+  rmSync(changing);
+  assert.equal(await says(c), "hello\n");
+  secret(changing, readFileSync(wrong, "utf8"));
+  await assert.rejects(c.run(["true"]), UnauthenticatedError);
+});
+
+test("secrets are not sent in plain text, nor read from files that others may read", async (t) => {
+  const dir = directory(t);
+  const open = join(dir, "open");
+  writeFileSync(open, "token", { mode: 0o644 });
+  chmodSync(open, 0o644);
+  await assert.rejects(connect("grpc://127.0.0.1:1", { tokenFile: open }), (error: unknown) => error instanceof CredentialError && /chmod 600/.test(error.message));
+  await assert.rejects(connect("grpc://127.0.0.1:1", { tokenFile: join(dir, "none") }), CredentialError);
+  await assert.rejects(connect("grpc://127.0.0.1:1", { token: "two words" }), CredentialError);
+  await assert.rejects(connect("grpc://192.0.2.1:1", { token: "token" }), CredentialError);
+  await assert.rejects(connect("grpcs://127.0.0.1:1", { tls: { certificate: "a" } }), UsageError);
+});
+
+test("an executor behind a hub is reached by its id", async (t) => {
+  const { said } = await Program.start(t, hubBinary, ["--listen", "http://127.0.0.1:0"], 1);
+  const hub = said[0] as string;
+  await Program.start(t, binary, ["serve", "--until-stdin-closes", "--remote", hub, "--executor-id", "build-1"], 0);
+  await registered(hub, "build-1");
+  const c = await dial(t, hub, { executor: "build-1", binary });
+  assert.equal(await says(c), "hello\n");
+  await assert.rejects(connect(hub, { executor: "build-2", binary }), ConnectionError);
+  assert.ok(existsSync(binary));
+});

@@ -1,0 +1,221 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import {
+  AlreadyExistsError,
+  ChangedError,
+  type Client,
+  ExecwireError,
+  IsDirectoryError,
+  NotDirectoryError,
+  PathExistsError,
+  PathNotFoundError,
+  ReadError,
+  UsageError,
+  type WatchEvent,
+} from "execwire";
+import { client, dial, directory, pattern, Proxy, serve, text } from "./fixture.js";
+
+const sha256 = (data: Uint8Array): Buffer => createHash("sha256").update(data).digest();
+
+test("files are written, read, described and removed", async (t) => {
+  const { files } = await client(t);
+  const dir = directory(t);
+  const path = join(dir, "a");
+  const written = await files.write(path, "content\n", { permissions: 0o640, modifyTime: new Date("2020-02-03T04:05:06.789Z") });
+  assert.deepEqual([written.size, Buffer.from(written.sha256)], [8, sha256(Buffer.from("content\n"))]);
+  assert.equal(await files.readText(path), "content\n");
+  assert.equal(text(await files.read(path, { offset: 3, length: 2 })), "te");
+  const info = await files.stat(path, { sha256: true });
+  assert.deepEqual([info.type, info.size, info.mode, info.isSymlink], ["file", 8, 0o640, false]);
+  assert.equal(info.modifyTime?.toISOString(), "2020-02-03T04:05:06.789Z");
+  assert.deepEqual(Buffer.from(info.sha256 ?? []), sha256(Buffer.from("content\n")));
+  assert.equal(statSync(path).mode & 0o7777, 0o640);
+  await files.remove(path);
+  assert.equal(await files.exists(path), false);
+  await files.remove(path, { ignoreMissing: true });
+});
+
+test("errors about files are typed", async (t) => {
+  const { files } = await client(t);
+  const dir = directory(t);
+  writeFileSync(join(dir, "file"), "x");
+  await assert.rejects(files.read(join(dir, "none")), (error: unknown) => {
+    assert.ok(error instanceof PathNotFoundError);
+    assert.deepEqual([error.reason, error.errno, error.resource], ["PATH_NOT_FOUND", "ENOENT", join(dir, "none")]);
+    return true;
+  });
+  await assert.rejects(files.read(dir), IsDirectoryError);
+  await assert.rejects(files.list(join(dir, "file")), NotDirectoryError);
+  await assert.rejects(files.mkdir(dir), PathExistsError);
+  await assert.rejects(files.write(join(dir, "file"), "y", { ifMissing: true }), AlreadyExistsError);
+  await assert.rejects(files.write(join(dir, "file"), "y", { ifMatchSha256: sha256(Buffer.from("z")) }), ChangedError);
+  await assert.rejects(files.remove(dir), (error: unknown) => error instanceof ExecwireError && error.reason === "DIRECTORY_NOT_EMPTY");
+  await assert.rejects(files.stat(""), UsageError);
+  assert.equal(readFileSync(join(dir, "file"), "utf8"), "x");
+});
+
+test("directories are made, listed, walked, copied, renamed and removed", async (t) => {
+  const { files } = await client(t);
+  const dir = directory(t);
+  await files.mkdir(join(dir, "a/b"), { recursive: true });
+  await files.mkdir(join(dir, "a/b"), { recursive: true });
+  await files.write(join(dir, "a/file"), "1");
+  await files.write(join(dir, "a/b/file"), "22");
+  await files.symlink("file", join(dir, "a/link"));
+  assert.equal((await files.stat(join(dir, "a/link"), { noFollow: true })).linkTarget, "file");
+  assert.equal(await files.realpath(join(dir, "a/link")), join(dir, "a/file"));
+  const names = (await files.list(join(dir, "a"))).map((e) => [e.name, e.type, e.targetType]);
+  assert.deepEqual(names.sort(), [["b", "directory", "directory"], ["file", "file", "file"], ["link", "symlink", "file"]]);
+  const walked = [];
+  for await (const entry of files.walk(dir, { metadata: true, ignore: ["link"] })) {
+    walked.push([entry.path, entry.type, entry.type === "file" ? Number(entry.metadata?.size) : undefined]);
+  }
+  assert.deepEqual(walked, [["a", "directory", undefined], ["a/b", "directory", undefined], ["a/file", "file", 1], ["a/b/file", "file", 2]]);
+  assert.equal(await files.copy(join(dir, "a"), join(dir, "c"), { recursive: true }), 0);
+  await files.rename(join(dir, "c"), join(dir, "d"));
+  assert.equal(await files.readText(join(dir, "d/b/file")), "22");
+  await assert.rejects(files.rename(join(dir, "d/file"), join(dir, "d/b/file"), { noReplace: true }), PathExistsError);
+  await files.remove(join(dir, "d"), { recursive: true });
+  assert.deepEqual(readdirSync(dir), ["a"]);
+});
+
+test("names that are not UTF-8 are bytes", async (t) => {
+  const { files } = await client(t);
+  const dir = directory(t);
+  const path = Buffer.concat([Buffer.from(`${dir}/`), Buffer.from([0xff, 0x61])]);
+  await files.write(path, "odd");
+  const [entry] = await files.list(dir);
+  assert.deepEqual([entry?.name, entry?.rawName && Buffer.from(entry.rawName)], ["\ufffda", Buffer.from([0xff, 0x61])]);
+  assert.equal(await files.readText(path), "odd");
+});
+
+test("large files go up and down exactly while the connection is cut", async (t) => {
+  const { url } = await serve(t);
+  const dir = directory(t);
+  const content = pattern(24 << 20);
+  const local = join(dir, "local");
+  writeFileSync(local, content);
+  async function* once(): AsyncGenerator<Uint8Array> {
+    for (let at = 0; at < content.length; at += 1_000_003) {
+      yield content.subarray(at, at + 1_000_003);
+    }
+  }
+  for (const [name, source] of [["file", { file: local }], ["bytes", content], ["once", once()]] as const) {
+    const proxy = await Proxy.start(t, url);
+    const { files } = await dial(t, proxy.url);
+    let sent = 0;
+    let cuts = 0;
+    const uploaded = await files.upload(join(dir, name), source, {
+      onProgress: (bytes) => {
+        if (bytes > sent + (4 << 20)) {
+          sent = bytes;
+          cuts++;
+          proxy.cut();
+        }
+      },
+    });
+    assert.ok(cuts >= 3, `${cuts} cuts of ${name}`);
+    assert.deepEqual(Buffer.from(uploaded.sha256), sha256(content));
+    assert.ok(readFileSync(join(dir, name)).equals(content), name);
+  }
+  const proxy = await Proxy.start(t, url);
+  const { files } = await dial(t, proxy.url);
+  let n = 0;
+  proxy.cutEvery(() => 2_000_000 + ((n++ * 7_654_321) % 3_000_000));
+  const downloaded = await files.downloadFile(local, join(dir, "down"));
+  assert.ok(proxy.cuts >= 3, `${proxy.cuts} cuts`);
+  assert.deepEqual([downloaded.size, Buffer.from(downloaded.sha256)], [content.length, sha256(content)]);
+  assert.ok(readFileSync(join(dir, "down")).equals(content));
+});
+
+test("a download that is not whole leaves nothing", async (t) => {
+  const { files } = await client(t);
+  const dir = directory(t);
+  const big = join(dir, "big");
+  writeFileSync(big, "");
+  truncateSync(big, 64 << 20);
+  let abort = false;
+  const controller = new AbortController();
+  await assert.rejects(async () => {
+    for await (const piece of files.download(big, { signal: controller.signal })) {
+      if (piece.length > 0 && !abort) {
+        abort = true;
+        controller.abort(new Error("enough"));
+      }
+    }
+  }, /enough/);
+  const partly = new AbortController();
+  await assert.rejects(files.downloadFile(big, join(dir, "copy"), { signal: partly.signal, onHead: () => partly.abort(new Error("no")) }), /no/);
+  assert.deepEqual(readdirSync(dir), ["big"]);
+});
+
+test("what cannot be read is not uploaded, and nothing is left of it", async (t) => {
+  const { files } = await client(t);
+  const dir = directory(t);
+  async function* broken(): AsyncGenerator<Uint8Array> {
+    yield pattern(1_000_000);
+    throw new Error("the disk is gone");
+  }
+  await assert.rejects(files.upload(join(dir, "a"), broken()), (error: unknown) => error instanceof ReadError && /the disk is gone/.test(error.message));
+  await assert.rejects(files.upload(join(dir, "a"), { file: join(dir, "none") }), ReadError);
+  assert.deepEqual(readdirSync(dir), []);
+});
+
+test("a file that changes while it is downloaded is told", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const { files } = await dial(t, proxy.url);
+  const path = join(directory(t), "a");
+  writeFileSync(path, pattern(8 << 20));
+  await assert.rejects(async () => {
+    let cut = false;
+    for await (const _ of files.download(path)) {
+      if (!cut) {
+        cut = true;
+        writeFileSync(path, "something else");
+        proxy.cut();
+      }
+    }
+  }, ChangedError);
+});
+
+test("a stalled download holds up no other call", async (t) => {
+  const { files } = await client(t);
+  const big = join(directory(t), "big");
+  writeFileSync(big, "");
+  truncateSync(big, 256 << 20);
+  const stalled = [];
+  for (let i = 0; i < 8; i++) {
+    const download = files.download(big);
+    await download.next();
+    stalled.push(download);
+  }
+  let bytes = 0;
+  for await (const piece of files.download(big, { length: 32 << 20 })) {
+    bytes += piece.length;
+  }
+  assert.equal(bytes, 32 << 20);
+  for (const download of stalled) {
+    await download.return({} as never);
+  }
+});
+
+test("a watch tells what happens, from its start on", async (t) => {
+  const { files }: Client = await client(t);
+  const dir = directory(t);
+  mkdirSync(join(dir, "before"));
+  const abort = new AbortController();
+  const watch = files.watch(dir, { recursive: true, settleMs: 0, signal: abort.signal });
+  assert.deepEqual((await watch.next()).value, { type: "started" });
+  symlinkSync("nowhere", join(dir, "before/link"));
+  const changed = await watch.next();
+  const event = changed.value as WatchEvent;
+  assert.ok(event.type === "changes");
+  assert.deepEqual(event.changes.map(({ path, kind, type }) => [path, kind, type]), [["before/link", "created", "symlink"]]);
+  abort.abort(new Error("seen enough"));
+  await assert.rejects(watch.next(), /seen enough/);
+  assert.ok(existsSync(dir));
+});
