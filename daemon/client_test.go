@@ -14,7 +14,7 @@ import (
 
 // A URL in a configuration says where things are done, and nothing else changes.
 func TestAURLChoosesWhereThingsAreDone(t *testing.T) {
-	s := serve(t, "unix://"+filepath.Join(t.TempDir(), "s"), "grpc://127.0.0.1:0")
+	s := serve(t, "unix://"+filepath.Join(t.TempDir(), "s"), "grpc://127.0.0.1:0", "ws://127.0.0.1:0")
 	for _, url := range append([]string{"", daemon.LocalURL}, s.urls...) {
 		c, err := daemon.Open(s.ctx, url, daemon.OpenOptions{})
 		if err != nil {
