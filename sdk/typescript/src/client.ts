@@ -67,8 +67,10 @@ export interface RunCommandOptions extends Omit<StartOptions, "stdin">, Communic
 }
 
 /** How a process is taken up. */
-export interface AttachOptions extends Pick<StartOptions, "graceMs" | "signal" | "onLost" | "onResumed"> {
+export interface AttachOptions extends Pick<StartOptions, "graceMs" | "onLost" | "onResumed"> {
   readonly sessionId?: string;
+  /** Gives the process up, which goes on. */
+  readonly signal?: AbortSignal;
   /** The seq of the last event that the caller has already. Absent begins with all that is kept. */
   readonly afterSeq?: number;
 }
@@ -329,7 +331,7 @@ export class Client implements AsyncDisposable {
   }
 
   private async owned(run: Run, found: boolean, signal: AbortSignal | undefined): Promise<Process> {
-    const end = (): void => void (found ? run.fail(signal?.reason) : run.kill(force, signal?.reason));
+    const end = (): void => void (found ? run.letGo(signal?.reason) : run.kill(force, signal?.reason));
     if (signal?.aborted) {
       end();
     }

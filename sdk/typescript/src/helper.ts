@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { rmSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,9 +17,11 @@ export class Helper {
   readonly socket: string;
   private said = "";
   private readonly ended: Promise<string>;
+  private readonly cleanUp = (): void => rmSync(this.directory, { recursive: true, force: true });
 
   private constructor(private readonly child: ChildProcess, private readonly directory: string) {
     this.socket = join(directory, "socket");
+    process.once("exit", this.cleanUp); // a program need not close what it connects to
     child.stderr?.on("data", (text: Buffer) => (this.said = (this.said + text.toString()).slice(-keptBytes)));
     this.ended = new Promise((resolve) => {
       child.once("error", (error) => resolve(error.message));
@@ -78,6 +81,7 @@ export class Helper {
     const timer = setTimeout(() => this.child.kill("SIGKILL"), endTimeoutMs);
     await this.ended;
     clearTimeout(timer);
+    process.off("exit", this.cleanUp);
     await rm(this.directory, { recursive: true, force: true });
   }
 }

@@ -9,7 +9,7 @@ import type { Process as Description } from "./gen/execwire/v1/process_pb.js";
 import { KillMethod } from "./gen/execwire/v1/process_service_pb.js";
 import type { TerminalSize } from "./command.js";
 import type { Rpc } from "./rpc.js";
-import { endTimeoutMs, type Run } from "./run.js";
+import type { Run } from "./run.js";
 import { ProcessStreams } from "./streams.js";
 import { abortable, durationOf } from "./time.js";
 import { type Condition, type Waited, waitFor } from "./wait.js";
@@ -271,11 +271,10 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   private async letGo(): Promise<void> {
     const reason = new ClosedError("the process was let go of");
     if (this.run.closed) {
-      // The server ends the stream by the last acknowledgement, or a second later.
-      await abortable(this.run.over, AbortSignal.timeout(endTimeoutMs)).catch(() => undefined);
-    } else if (this.found && this.run.failure === undefined) {
-      await abortable(this.run.detach(), AbortSignal.timeout(endTimeoutMs)).catch(() => undefined);
-    } else if (this.run.failure === undefined) {
+      await this.run.settled();
+    } else if (this.found) {
+      await this.run.letGo(reason);
+    } else {
       await this.kill(reason);
     }
     this.run.fail(reason);

@@ -1,5 +1,5 @@
 import { create } from "@bufbuild/protobuf";
-import { ClosedError, type ClientError, ExecwireError, LostError, ProtocolError } from "./errors.js";
+import { ClosedError, ExecwireError, LostError, ProtocolError } from "./errors.js";
 import { EventTracker } from "./events.js";
 import type { Exit } from "./exit.js";
 import { ErrorReason } from "./gen/execwire/v1/error_pb.js";
@@ -18,7 +18,7 @@ import { assumedGraceMs, Attempts, graceMarginMs } from "./retry.js";
 import type { Rpc } from "./rpc.js";
 import { fromRpc } from "./status.js";
 import { StdinBuffer, stdinClosed } from "./stdin.js";
-import { durationMs, LinkedSignal } from "./time.js";
+import { abortable, durationMs, LinkedSignal } from "./time.js";
 
 /** How long a few taken events may stay unacknowledged, so that the server can let go of them. */
 const acknowledgeIdleMs = 50;
@@ -31,7 +31,7 @@ const acknowledgeEvents = 1024;
  */
 const repeatWithinMs = 25_000;
 /** What is done for a process that nobody follows any more may take so long. */
-export const endTimeoutMs = 5_000;
+const endTimeoutMs = 5_000;
 /** How long a process that is given up may take to accept its input. */
 const detachTimeoutMs = 1_000;
 
@@ -207,6 +207,11 @@ export class Run {
     });
   }
 
+  /** Waits for a moment until the stream of a process that has closed is over: the server ends it by the last acknowledgement. */
+  async settled(): Promise<void> {
+    await abortable(this.over, AbortSignal.timeout(endTimeoutMs)).catch(() => undefined);
+  }
+
   /** Kills the process if it may run, and ends the run for the reason. */
   async kill(termination: Termination, reason: unknown): Promise<void> {
     if (!this.ended && !this.receivedClosed) {
@@ -236,6 +241,13 @@ export class Run {
     if (!this.detached && !this.receivedClosed) {
       throw this.failure;
     }
+  }
+
+  /** Gives the process up if that can be done within a while, and ends the run for the reason. */
+  async letGo(reason: unknown): Promise<void> {
+    await abortable(this.detach(), AbortSignal.timeout(endTimeoutMs)).catch(() => undefined);
+    this.fail(reason);
+    await this.over;
   }
 
   /** Ends the run for the reason. The process is kept by its server for the grace. */
@@ -284,7 +296,7 @@ export class Run {
     this.stdin.fail(
       this.receivedClosed
         ? stdinClosed("the process has ended, and takes no input any more")
-        : ((this.failure as ClientError | undefined) ?? new ClosedError("the process is not followed any more")),
+        : (this.failure ?? new ClosedError("the process is not followed any more")),
     );
     this.wakeTakers();
     this.releaseReaders();

@@ -31,7 +31,8 @@ export class StdinBuffer {
   private repeated = false;
   private ended = false;
   private endSent = false;
-  private failure: ClientError | undefined;
+  /** Why input is refused; undefined while it is not. */
+  private failure: unknown;
   private last = 0x0a;
   private waiting: (() => void)[] = [];
   private queue: Promise<unknown> = Promise.resolve();
@@ -84,7 +85,7 @@ export class StdinBuffer {
   /** Ends the input after what was written. Ending it twice is no error. */
   end(): Promise<void> {
     const turn = this.queue.then(() => {
-      if (this.ended || this.failure) {
+      if (this.ended || this.failure !== undefined) {
         return;
       }
       if (this.terminal) {
@@ -99,7 +100,7 @@ export class StdinBuffer {
   }
 
   /** Refuses input from now on, and lets go of what was written. The first reason stays. */
-  fail(reason: ClientError): void {
+  fail(reason: unknown): void {
     this.failure ??= reason;
     this.blocks = [];
     this.notify();
@@ -118,7 +119,7 @@ export class StdinBuffer {
 
   /** The next piece to send, or undefined when there is none or no window for it. */
   next(): InputPiece | undefined {
-    if (this.failure) {
+    if (this.failure !== undefined) {
       return undefined;
     }
     const data = this.unsent();
@@ -146,7 +147,7 @@ export class StdinBuffer {
   private async append(data: Uint8Array, signal: AbortSignal | undefined): Promise<void> {
     for (let from = 0; ; ) {
       signal?.throwIfAborted();
-      if (this.failure) {
+      if (this.failure !== undefined) {
         throw this.failure;
       }
       if (this.ended) {

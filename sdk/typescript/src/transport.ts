@@ -18,6 +18,8 @@ const connectTimeoutMs = 10_000;
  */
 const streamWindowBytes = 1 << 20;
 const connectionWindowBytes = 64 << 20;
+/** What a session of Node.js may hold, in megabytes: more than its windows. */
+const sessionMegabytes = 128;
 const maxMessageBytes = 16 << 20;
 
 /** An address that is dialed by sockets of this process. */
@@ -45,7 +47,11 @@ export class Connection implements SessionManager {
     this.manager = new Http2SessionManager(
       url,
       { pingIntervalMs, pingTimeoutMs, idleConnectionTimeoutMs: 0x7fffffff },
-      { createConnection: () => this.open(), settings: { initialWindowSize: streamWindowBytes, enablePush: false } },
+      {
+        createConnection: () => this.open(),
+        maxSessionMemory: sessionMegabytes,
+        settings: { initialWindowSize: streamWindowBytes, enablePush: false },
+      },
     );
     this.transport = createGrpcTransport({
       baseUrl: url,

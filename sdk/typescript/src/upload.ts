@@ -76,7 +76,8 @@ class Upload {
   private asked = 0;
   private complete = false;
   private restarts = 0;
-  private readFailure: unknown;
+  /** What failed at this side, which no other attempt mends. */
+  private ownFailure: { readonly error: unknown } | undefined;
 
   constructor(
     private readonly rpc: Rpc,
@@ -114,8 +115,8 @@ class Upload {
         offset = first ? 0 : await this.received();
         return await this.attempt(offset);
       } catch (error) {
-        if (this.readFailure !== undefined) {
-          throw new ReadError(`failed to read what ${this.name} is to have: ${messageOf(this.readFailure)}`, { cause: this.readFailure });
+        if (this.ownFailure) {
+          throw this.ownFailure.error;
         }
         if (offset > this.known) {
           this.known = offset;
@@ -172,13 +173,7 @@ class Upload {
   private async *requests(offset: number): AsyncGenerator<MessageInitShape<typeof UploadFileRequestSchema>> {
     yield { message: { case: "head", value: this.head(offset) } };
     for (let position = Math.min(offset, this.hashed); ; ) {
-      let piece: Uint8Array | undefined;
-      try {
-        piece = await this.source.next();
-      } catch (error) {
-        this.readFailure = error;
-        throw error;
-      }
+      const piece = await this.read();
       if (!piece) {
         break;
       }
@@ -191,11 +186,30 @@ class Upload {
         yield { message: { case: "data", value: piece.subarray(Math.max(0, offset - position)) } };
       }
       position = end;
-      this.options.onProgress?.(position);
+      this.tell(position);
       await this.confirm(position);
     }
     this.complete = true;
     yield { message: { case: "end", value: { sha256: this.hash.copy().digest() } } };
+  }
+
+  private async read(): Promise<Uint8Array | undefined> {
+    try {
+      return await this.source.next();
+    } catch (cause) {
+      const error = new ReadError(`failed to read what ${this.name} is to have: ${messageOf(cause)}`, { cause });
+      this.ownFailure = { error };
+      throw error;
+    }
+  }
+
+  private tell(position: number): void {
+    try {
+      this.options.onProgress?.(position);
+    } catch (error) {
+      this.ownFailure = { error };
+      throw error;
+    }
   }
 
   /** Lets go of what is kept and the server has. If it cannot be asked, the stream fails too. */
