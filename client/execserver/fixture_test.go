@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/gateway"
 	"github.com/execwire/execwire/gateway/jsonrpc"
@@ -29,6 +32,9 @@ type gatewayServer struct {
 	t       testing.TB
 	address string
 	channel *inproc.Channel // to the core itself
+	// intercept is what becomes of requests of the core that have no stream; nil is
+	// nothing else.
+	intercept atomic.Pointer[grpc.UnaryServerInterceptor]
 }
 
 func newGateway(t testing.TB) *gatewayServer {
@@ -51,7 +57,14 @@ func newGateway(t testing.TB) *gatewayServer {
 		KillMethod:   supervisor.KillMethod(),
 		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test"},
 	})
-	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))
+	made := &gatewayServer{t: t}
+	tap := func(ctx context.Context, request any, info *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {
+		if intercept := made.intercept.Load(); intercept != nil {
+			return (*intercept)(ctx, request, info, serve)
+		}
+		return serve(ctx, request)
+	}
+	channel := inproc.New(inproc.WithUnaryInterceptors(append([]grpc.UnaryServerInterceptor{tap}, srv.UnaryInterceptors()...)...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))
 	srv.Register(channel)
 	door, err := gateway.New(gateway.Config{})
 	if err != nil {
@@ -84,7 +97,8 @@ func newGateway(t testing.TB) *gatewayServer {
 		channel.Close()
 		srv.Close()
 	})
-	return &gatewayServer{t: t, address: listener.Addr().String(), channel: channel}
+	made.address, made.channel = listener.Addr().String(), channel
+	return made
 }
 
 // opener opens websockets to an address.

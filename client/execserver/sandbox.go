@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -24,9 +25,9 @@ type wirePermissions struct {
 }
 
 type wireFileSystem struct {
-	Type      string      `json:"type"`
-	Entries   []wireEntry `json:"entries,omitempty"`
-	GlobDepth *uint32     `json:"glob_scan_max_depth,omitempty"`
+	Type      string       `json:"type"`
+	Entries   *[]wireEntry `json:"entries,omitempty"`
+	GlobDepth *uint32      `json:"glob_scan_max_depth,omitempty"`
 }
 
 type wireEntry struct {
@@ -112,7 +113,8 @@ func (w *sandboxWriter) managed(policy *execwirev1.ManagedSandbox, cwd string) (
 	case files.GetRestricted() == nil:
 		return nil, invalidField(w.field+".managed.file_system", "has no policy: set restricted or unrestricted")
 	}
-	restricted := &wireFileSystem{Type: "restricted", Entries: []wireEntry{}, GlobDepth: files.GetRestricted().GlobScanMaxDepth}
+	entries := []wireEntry{} // which has to be there
+	restricted := &wireFileSystem{Type: "restricted", Entries: &entries, GlobDepth: files.GetRestricted().GlobScanMaxDepth}
 	sandbox.Permissions.FileSystem = restricted
 	hasRoots := false
 	for i, entry := range files.GetRestricted().GetEntries() {
@@ -125,7 +127,7 @@ func (w *sandboxWriter) managed(policy *execwirev1.ManagedSandbox, cwd string) (
 		if err != nil {
 			return nil, err
 		}
-		restricted.Entries = append(restricted.Entries, written)
+		entries = append(entries, written)
 	}
 	if !hasRoots {
 		return sandbox, nil
@@ -185,6 +187,9 @@ func (w *sandboxWriter) entry(field string, entry *execwirev1.SandboxEntry) (wir
 		written.Path = wirePlace{Type: "path", Path: path}
 		return written, err
 	case *execwirev1.SandboxEntry_Glob:
+		if !strings.HasPrefix(place.Glob, "/") {
+			return written, invalidField(field+".glob", "is not absolute: write it from / on")
+		}
 		if !plainGlob.MatchString(place.Glob) {
 			return written, failure(execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE,
 				"%s.glob has characters that the exec-server protocol takes for others: use only *, ** and ? beside letters and digits, or reach the server over gRPC; nothing was done", field)
