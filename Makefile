@@ -122,6 +122,7 @@ test: test-python
 # Against the real server and hub, by the Python and the libraries of Debian.
 .PHONY: test-python
 test-python: bin/execwire bin/execwire-hub ## test the SDK for Python
+	scripts/install-node-packages examples/mcp
 	cd sdk/python && PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m tests
 
 # --- check -----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from types import TracebackType
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Iterator, List, Mapping, Optional, Sequence, T
 
 import grpc
 
-from . import errors
+from . import _terminal, errors
 from ._command import TerminalSize, duration, start_request
 from ._connect import TLSFiles, open_transport
 from ._events import Event, EventLog
-from ._exit import Completed
+from ._exit import Completed, Exit
 from ._follow import follow
 from ._owner import Owner
 from ._process import Input, Process, Terminated, graceful, terminate
@@ -185,6 +186,36 @@ class Client:
                 input, stdout=stdout, stderr=stderr, max_output_bytes=max_output_bytes
             )
         return completed.check() if check else completed
+
+    def interactive(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        sandbox: Optional[SandboxLike] = None,
+    ) -> Exit:
+        """Runs a program at this terminal, as ssh does: keys, colours and sizes are passed
+        on, and the program has a terminal of its own. Ctrl-C is for the program.
+
+        stdin and stdout have to be a terminal. Call it from the main thread, to have
+        changes of its size noticed.
+        """
+        if not _terminal.is_terminal():
+            raise errors.UsageError("stdin and stdout are no terminal: use run() or start()")
+        _terminal.flush()
+        known = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
+        process = self.start(
+            argv,
+            cwd=cwd,
+            env={**known, **(env or {})},
+            inherit_env=inherit_env,
+            terminal=_terminal.size(),
+            sandbox=sandbox,
+        )
+        with process:
+            return _terminal.attend(process)
 
     def start_detached(
         self,

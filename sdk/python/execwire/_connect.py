@@ -14,7 +14,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 import grpc
 
-from ._program import Forward
+from ._program import forward, serve
 from ._token import Authenticator, TokenFile, check_token
 from ._transport import Transport
 from .errors import ConnectError, CredentialError, UsageError
@@ -69,12 +69,14 @@ def open_transport(
     on_close: List[Callable[[], None]] = []
     target, secure, authority = "", False, ""
     if parts.scheme in ("relay+ws", "relay+wss", ""):
-        flags = _forward_flags(token_file, tls)
         if token is not None:
             raise UsageError("a relay takes its token from a file: give token_file")
-        forward = Forward(url or "local:", flags, program)
-        on_close.append(forward.close)
-        target, token_file = "unix:" + urllib.parse.urlsplit(forward.url).path, None
+        if parts.scheme:
+            helper = forward(url, _forward_flags(token_file, tls), program)
+        else:
+            helper = serve(program)
+        on_close.append(helper.close)
+        target, token_file = "unix:" + urllib.parse.urlsplit(helper.url).path, None
     elif parts.scheme == "unix":
         target = "unix:" + urllib.parse.unquote(parts.path)
     else:

@@ -17,6 +17,8 @@ START_TIMEOUT = 60.0
 # For how long it may take to end once it was told to, in seconds.
 _END_TIMEOUT = 10.0
 _TAIL_LINES = 20
+# Who closes a server of one's own does not wait for what runs there.
+_SETTINGS = {"EXECWIRE_SHUTDOWN_GRACE_PERIOD": "0s"}
 
 
 def find_program(program: Optional[str]) -> str:
@@ -29,32 +31,27 @@ def find_program(program: Optional[str]) -> str:
     return found
 
 
-class Forward:
-    """``execwire forward``, which listens in a directory that nobody else can enter.
+class Helper:
+    """``execwire`` as a child that listens in a directory that nobody else can enter.
 
     It ends with its stdin, and so with this interpreter, however that ends.
     """
 
-    def __init__(
-        self, server: str, flags: Sequence[str], program: Optional[str], cwd: Optional[str] = None
-    ) -> None:
+    def __init__(self, what: str, command: Sequence[str], program: Optional[str]) -> None:
         self._directory = tempfile.mkdtemp(prefix="execwire-")
         self._stderr: List[str] = []
         self._process: Optional[subprocess.Popen[bytes]] = None
         #: Where it listens.
         self.url = ""
         try:
-            self._start(server, flags, find_program(program), cwd)
+            self._start(what, command, find_program(program))
         except BaseException:
             self.close()
             raise
 
-    def _start(
-        self, server: str, flags: Sequence[str], program: str, cwd: Optional[str]
-    ) -> None:
+    def _start(self, what: str, command: Sequence[str], program: str) -> None:
         path = os.path.join(self._directory, "server.sock")
-        argv = [program, "forward", "--server", server, "--listen", f"unix://{path}"]
-        argv += ["--until-stdin-closes", *flags]
+        argv = [program, *command, "--listen", f"unix://{path}", "--until-stdin-closes"]
         try:
             # In a group of its own, so that Ctrl-C is for this program alone.
             process = subprocess.Popen(
@@ -62,7 +59,7 @@ class Forward:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                cwd=cwd,
+                env={**os.environ, **_SETTINGS},
                 start_new_session=True,
             )
         except OSError as error:
@@ -83,7 +80,7 @@ class Forward:
             process.wait()
             self._drain.join(_END_TIMEOUT)
             why = "; ".join(self._stderr[-3:]) or f"it ended with code {process.returncode}"
-            raise ConnectError(f"failed to reach {server}: {why}")
+            raise ConnectError(f"failed to reach {what}: {why}")
 
     def _read(self, stderr: IO[bytes]) -> None:
         for line in stderr:
@@ -109,10 +106,21 @@ class Forward:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-_running: Set[Forward] = set()
+def forward(server: str, flags: Sequence[str], program: Optional[str]) -> Helper:
+    """Starts a way to a server that only ``execwire`` can reach."""
+    shown = server.split("?")[0]  # what follows may be a signature
+    return Helper(shown, ["forward", "--server", server, *flags], program)
+
+
+def serve(program: Optional[str]) -> Helper:
+    """Starts a server for this program alone."""
+    return Helper("a server of one's own", ["serve", "--log-level", "warn"], program)
+
+
+_running: Set[Helper] = set()
 
 
 @atexit.register
 def _end_all() -> None:
-    for forward in list(_running):
-        forward.close()
+    for helper in list(_running):
+        helper.close()

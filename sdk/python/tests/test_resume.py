@@ -52,16 +52,16 @@ class Cut(TestCase):
             def write(self, data: bytes) -> None:
                 digest.update(data)
 
-        with Wire(server.url, cut_every_bytes=5 * MIB) as wire:
+        with Wire(server.url, cut_every_bytes=8 * MIB) as wire:
             with execwire.connect(wire.url) as client:
                 completed = client.run(
                     ["sh", "-c", PRINT.format(lines=lines)], stdout=Digest()
                 )
-            self.assertGreater(wire.cuts, 8)
+            self.assertGreater(wire.cuts, 4)
         self.assertEqual(completed.exit.code, 0)
         self.assertEqual(completed.exit.stdout_bytes, 64 * MIB)
         self.assertEqual(completed.exit.dropped_bytes, 0)
-        self.assertGreater(completed.exit.resumed, 8)
+        self.assertGreater(completed.exit.resumed, 4)
         self.assertEqual(digest.hexdigest(), printed(lines))
 
     def test_input_is_taken_exactly_once(self) -> None:
@@ -78,7 +78,7 @@ class Cut(TestCase):
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
             with client.start(["cat"]) as process:
                 lines = process.lines()
-                for i in range(12):
+                for i in range(8):
                     process.write(b"%d\n" % i)
                     wire.cut()
                     self.assertEqual(next(lines), b"%d\n" % i)
@@ -297,7 +297,7 @@ class Lost(TestCase):
 class Slow(TestCase):
     def test_a_slow_consumer_paces_the_process_in_bounded_memory(self) -> None:
         counted = self.path("counted")
-        script = f"for i in $(seq 256); do head -c {MIB} /dev/zero; echo $i >>{counted}; done"
+        script = f"for i in $(seq 128); do head -c {MIB} /dev/zero; echo $i >>{counted}; done"
         with direct.start(["sh", "-c", script]) as process:
             # Nobody takes anything: the process stops within its window, and pipes.
             self.assertTrue(eventually(lambda: process._owner._queued > MIB // 2))
@@ -313,7 +313,7 @@ class Slow(TestCase):
             taken = 0
             for data in process.output():
                 taken += len(data)
-            self.assertEqual(taken, 256 * MIB)
+            self.assertEqual(taken, 128 * MIB)
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             self.assertLess(grown, 32 * 1024)  # KiB
 

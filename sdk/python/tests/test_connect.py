@@ -1,0 +1,227 @@
+"""Every way to a server, and what is said when there is none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+import execwire
+
+from .support import HUB, LONG, PROGRAM, SDK, Program, TestCase, alive, eventually, serve
+
+
+def setUpModule() -> None:
+    os.environ["EXECWIRE_BIN"] = str(PROGRAM)
+
+
+def certificate(directory: str) -> tuple[str, str]:
+    """Makes a certificate for localhost that nobody knows."""
+    certificate, key = os.path.join(directory, "cert.pem"), os.path.join(directory, "key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+         "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    os.chmod(key, 0o600)
+    return certificate, key
+
+
+class Doors(TestCase):
+    def test_tcp_and_unix(self) -> None:
+        with serve() as server, execwire.connect(server.url) as client:
+            self.assertEqual(client.run(["echo", "tcp"]).text, "tcp\n")
+            self.assertEqual(client.describe().operating_system, "linux")
+        with serve(listen=f"unix://{self.path('s')}") as server:
+            with execwire.connect(server.url) as client:
+                self.assertEqual(client.run(["echo", "unix"]).text, "unix\n")
+
+    def test_tls_and_tokens(self) -> None:
+        certificate_file, key = certificate(self.directory)
+        principals, token = self.path("principals.toml"), self.path("token")
+        secret = "3f" * 32
+        for path, text in (
+            (token, secret + "\n"),
+            (principals, f'[[principal]]\nname = "ann"\ntoken_file = "{token}"\nallow = ["all"]\n'),
+        ):
+            with open(path, "w", opener=lambda p, f: os.open(p, f, 0o600)) as file:
+                file.write(text)
+        os.environ.update(
+            EXECWIRE_TLS_CERTIFICATE_FILE=certificate_file,
+            EXECWIRE_TLS_KEY_FILE=key,
+            EXECWIRE_PRINCIPALS_FILE=principals,
+        )
+        self.addCleanup(
+            lambda: [os.environ.pop("EXECWIRE_" + n) for n in ("TLS_CERTIFICATE_FILE", "TLS_KEY_FILE", "PRINCIPALS_FILE")]
+        )
+        with serve(listen="grpcs://localhost:0") as server:
+            with execwire.connect(server.url, ca_file=certificate_file, token_file=token) as client:
+                self.assertEqual(client.run(["cat"], input=b"safe").text, "safe")
+                client.files.write(self.path("x"), b"1")
+                self.assertEqual(client.files.read(self.path("x")), b"1")
+            with execwire.connect(server.url, ca_file=certificate_file, token=secret) as client:
+                self.assertEqual(client.run(["echo", "hi"]).text, "hi\n")
+            with execwire.connect(server.url, ca_file=certificate_file, token="wrong" * 10) as client:
+                with self.assertRaises(execwire.UnauthenticatedError) as caught:
+                    client.run(["true"])
+                self.assertEqual(caught.exception.reason, "UNAUTHENTICATED")
+            with self.assertRaisesRegex(execwire.ConnectError, "certificate is not good.*ca_file"):
+                execwire.connect(server.url, token_file=token)
+            plain = server.url.replace("grpcs", "grpc")
+            with self.assertRaisesRegex(execwire.ConnectError, "only with TLS"):
+                execwire.connect(plain)
+
+    def test_a_relay(self) -> None:
+        with Program(str(HUB), "--listen", "http://127.0.0.1:0") as hub:
+            with Executor(hub.url, "build-1"):
+                url = execwire.relay_url(hub.url, "build-1")
+                client = connect_when_there(url)
+                with client:
+                    self.assertEqual(client.run(["cat"], input=b"far").text, "far")
+                    data = os.urandom(3_000_000)
+                    client.files.write(self.path("far"), data)
+                    self.assertEqual(client.files.read(self.path("far")), data)
+            with self.assertRaises(execwire.ConnectError):
+                execwire.connect(execwire.relay_url(hub.url, "nobody"))
+
+    def test_a_server_of_ones_own(self) -> None:
+        with execwire.launch() as client:
+            self.assertEqual(client.describe().working_directory, os.getcwd())
+            process = client.start_detached(["sleep", "600"])
+        self.assertTrue(eventually(lambda: not alive(process.pid)))
+
+    def test_a_server_of_ones_own_ends_with_the_interpreter(self) -> None:
+        program = (
+            "import execwire, os, sys\n"
+            "client = execwire.launch()\n"
+            "process = client.start(['sh', '-c', 'echo $PPID; sleep 600'])\n"
+            "server = int(next(process.lines()))\n"
+            "print(server, process.pid, flush=True)\n"
+        )
+        for end in ("", "sys.stdin.read()"):
+            with subprocess.Popen(
+                [sys.executable, "-c", program + end],
+                env={**os.environ, "PYTHONPATH": str(SDK)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            ) as interpreter:
+                assert interpreter.stdout is not None
+                pids = [int(pid) for pid in interpreter.stdout.readline().split()]
+                self.assertEqual(len(pids), 2)
+                if end:
+                    self.assertTrue(all(alive(pid) for pid in pids))
+                    interpreter.send_signal(signal.SIGKILL)
+                interpreter.wait(LONG)
+            self.assertTrue(eventually(lambda: not any(alive(pid) for pid in pids)))
+
+
+class Executor:
+    """A server behind a hub."""
+
+    def __init__(self, hub: str, name: str) -> None:
+        self._process = subprocess.Popen(
+            [str(PROGRAM), "serve", "--listen", "off", "--remote", hub, "--executor-id", name,
+             "--log-level", "error"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            # A sign-in of codex is not for this hub.
+            env={**os.environ, "CODEX_HOME": "/nonexistent"},
+        )  # fmt: skip
+
+    def __enter__(self) -> "Executor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(LONG)
+
+
+def connect_when_there(url: str) -> execwire.Client:
+    until = time.monotonic() + LONG
+    while True:
+        try:
+            return execwire.connect(url)
+        except execwire.ConnectError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
+class Refused(TestCase):
+    def test_urls(self) -> None:
+        for url, why in {
+            "127.0.0.1:7420": "write it as",
+            "http://127.0.0.1:7420": "write it as",
+            "grpc://localhost": "host and port are required",
+            "grpc://localhost:x": "write it as",
+            "grpc://localhost:1/path": "nothing may follow",
+            "grpc://ann@localhost:1": "nothing may follow",
+            "unix://relative": "must be absolute",
+            "ws://127.0.0.1:7421": "JSON-RPC",
+        }.items():
+            with self.subTest(url), self.assertRaisesRegex(execwire.UsageError, why):
+                execwire.connect(url)
+        with self.assertRaises(execwire.UsageError):
+            execwire.relay_url("ftp://hub", "x")
+        with self.assertRaises(execwire.UsageError):
+            execwire.relay_url("https://hub", "a/b")
+        self.assertEqual(
+            execwire.relay_url("https://hub.example.org/base/", "build-1"),
+            "relay+wss://hub.example.org/base/executor/build-1?role=harness",
+        )
+
+    def test_nobody_is_there(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            url = f"grpc://127.0.0.1:{listener.getsockname()[1]}"
+            with self.assertRaisesRegex(execwire.ConnectError, "no answer after 0.3 s"):
+                execwire.connect(url, timeout=0.3)
+        with self.assertRaisesRegex(execwire.ConnectError, "Connection refused"):
+            execwire.connect(url)
+        with self.assertRaisesRegex(execwire.ConnectError, "No such file"):
+            execwire.connect(f"unix://{self.path('nothing')}")
+        with self.assertRaisesRegex(execwire.ConnectError, "failed to start"):
+            execwire.launch(program="/no/such/program")
+
+    def test_tokens_stay_here(self) -> None:
+        token = self.path("token")
+        with open(token, "w") as file:
+            file.write("secret")
+        os.chmod(token, 0o644)
+        with self.assertRaisesRegex(execwire.CredentialError, "chmod 600"):
+            execwire.connect("grpcs://localhost:1", token_file=token)
+        os.chmod(token, 0o600)
+        with self.assertRaisesRegex(execwire.CredentialError, "in plain text"):
+            execwire.connect("grpc://example.org:7420", token_file=token)
+        with self.assertRaisesRegex(execwire.CredentialError, "more than one token"):
+            execwire.connect("grpcs://localhost:1", token="a b")
+        with self.assertRaisesRegex(execwire.UsageError, "not both"):
+            execwire.connect("grpcs://localhost:1", token="a", token_file=token)
+        with self.assertRaisesRegex(execwire.CredentialError, "cannot be opened"):
+            execwire.connect("grpcs://localhost:1", token_file=self.path("missing"))
+
+    def test_a_token_is_read_again_when_it_changes(self) -> None:
+        from execwire._token import TokenFile
+
+        path = self.path("token")
+
+        def put(text: str, mode: int) -> None:
+            with open(path + ".new", "w") as file:
+                file.write(text)
+            os.chmod(path + ".new", mode)
+            os.replace(path + ".new", path)
+
+        put("one", 0o600)
+        token = TokenFile(path)
+        self.assertEqual(token(), "one")
+        put("two", 0o600)
+        self.assertEqual(token(), "two")
+        put("three", 0o666)  # cannot be used, so the one before stays
+        self.assertEqual(token(), "two")
+
+
+if __name__ == "__main__":
+    unittest.main()

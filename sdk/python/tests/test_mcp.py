@@ -1,0 +1,50 @@
+"""An MCP server from npm, started on a server and piped through."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+from .support import LONG, ROOT, SDK, TestCase, Wire, serve
+
+#: Installed by scripts/install-node-packages examples/mcp.
+MCP_SERVER = ROOT / "examples" / "mcp" / "node_modules" / ".bin" / "mcp-server-filesystem"
+
+
+class Mcp(TestCase):
+    def test_its_tools_are_listed_and_called(self) -> None:
+        with open(self.path("note"), "w") as file:
+            file.write("written on the executor\n" * 20000)
+        with serve() as server, Wire(server.url) as wire:
+            stop = threading.Event()
+
+            def cut() -> None:
+                while not stop.wait(0.2):
+                    wire.cut()
+
+            cutter = threading.Thread(target=cut)
+            cutter.start()
+            try:
+                asked = subprocess.run(
+                    [sys.executable, str(SDK / "examples" / "mcp_client.py"), wire.url,
+                     "read_text_file", json.dumps({"path": self.path("note")}),
+                     "--", "node", str(MCP_SERVER), self.directory],
+                    env={**os.environ, "PYTHONPATH": str(SDK)},
+                    capture_output=True, text=True, timeout=LONG,
+                )  # fmt: skip
+            finally:
+                stop.set()
+                cutter.join()
+            self.assertEqual(asked.returncode, 0, asked.stderr)
+            self.assertGreater(wire.cuts, 0)
+        lines = asked.stdout.splitlines()
+        self.assertIn("list_directory", lines)
+        self.assertEqual(lines.count("written on the executor"), 20000)
+
+
+if __name__ == "__main__":
+    unittest.main()
