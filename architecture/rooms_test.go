@@ -66,12 +66,14 @@ var rooms = map[string]room{
 	"cmd/execwire": {says: "flags, nothing worth a unit test", all: true},
 	"cmd/execwire-hub": {says: "the hub's own binary, so that NATS stays out of the daemon",
 		imports: []string{"relay/hub", "internal/config", "internal/observe"}},
-	"examples/embed":     {says: "how a program has a server inside itself, with what others can import", imports: []string{"daemon", "client"}},
-	"integration":        {says: "the promises, through public surfaces", testOnly: true},
-	"architecture":       {says: "the rules of the house", testOnly: true},
-	"internal/leakcheck": {says: "fails tests that leave something behind", support: true},
-	"internal/testcert":  {says: "authorities and certificates for tests", support: true},
-	"internal/testproc":  {says: "hostile and helpful child processes for tests", support: true},
+	"examples/embed":        {says: "how a program has a server inside itself, with what others can import", imports: []string{"daemon", "client"}},
+	"examples/hello":        {says: "the shortest program that uses the SDK", imports: []string{"daemon", "client"}},
+	"examples/remote-build": {says: "how a program builds a project elsewhere", imports: []string{"daemon", "client", genExecwire}},
+	"integration":           {says: "the promises, through public surfaces", testOnly: true},
+	"architecture":          {says: "the rules of the house", testOnly: true},
+	"internal/leakcheck":    {says: "fails tests that leave something behind", support: true},
+	"internal/testcert":     {says: "authorities and certificates for tests", support: true},
+	"internal/testproc":     {says: "hostile and helpful child processes for tests", support: true},
 }
 
 // never repeats what the table implies for the borders that matter most, so

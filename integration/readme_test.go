@@ -35,6 +35,23 @@ func examplesOf(t *testing.T, document string) []example {
 // TestReadmeIsTrue runs what the README tells a newcomer to type.
 func TestReadmeIsTrue(t *testing.T) { runExamples(t, "README.md", 5) }
 
+// TestReadmeShowsWhatTheExamplesSay: what a newcomer reads is what was compiled.
+func TestReadmeShowsWhatTheExamplesSay(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("../examples/hello/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(readme), "```go\n")
+	block, _, _ = strings.Cut(block, "```")
+	if !found || !strings.Contains(string(example), block) {
+		t.Errorf("examples/hello has nothing like\n%s", block)
+	}
+}
+
 // TestSandboxesCanBeVerified runs what the document about security says shows that
 // they confine.
 func TestSandboxesCanBeVerified(t *testing.T) { runExamples(t, "docs/security.md", 6) }
@@ -45,6 +62,7 @@ func runExamples(t *testing.T, document string, least int) {
 	server := serve(t)
 	here := strings.NewReplacer(
 		"bin/execwire", execwire,
+		"./examples", "../examples",
 		"grpcurl", tool(t, "grpcurl"),
 		"127.0.0.1:7420", server.address(tcpDoor),
 	)
