@@ -81,6 +81,14 @@ test("a process that nobody reads waits, and loses nothing", async (t) => {
   assert.ok(existsSync(done));
 });
 
+test("what waits in memory is bounded by maxBufferedBytes where the window of the server is larger", async (t) => {
+  const c = await client(t, { maxBufferedBytes: 100_000 });
+  const bytes = 8 << 20;
+  await using p = await c.start(["head", "-c", `${bytes}`, "/dev/zero"]);
+  assert.equal((await c.run(["head", "-c", "5000000", "/dev/zero"])).stdout.length, 5_000_000);
+  assert.equal((await p.communicate()).stdout.length, bytes);
+});
+
 test("a slow reader of one process does not hold up another", async (t) => {
   const c = await client(t);
   await using slow = await c.start(["cat", "/dev/zero"]);
