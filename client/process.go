@@ -247,6 +247,9 @@ func (o StartOptions) run(process *execwirev1.StartProcessRequest) RunOptions {
 
 // begin runs r in the background and returns once the process runs.
 func begin(ctx context.Context, r *run, input *processInput, afterSeq uint64, options StartOptions) (*Process, error) {
+	if err := answered(ctx, ctx.Err()); err != nil {
+		return nil, err
+	}
 	detach := make(chan struct{})
 	r.control.detach = detach
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,19 +22,22 @@ type cutScenario struct {
 	name string
 	// do does it. What is not to fail fails the test.
 	do func(v *visit, wire *proxy)
+	// not is where it is not done, because it cannot be, cut or not, or because
+	// what is told there of a cut is less than the rest has.
+	not []protocol
 }
 
 var cutScenarios = []cutScenario{
-	{"output", cutOutput},
-	{"input", cutInput},
-	{"a held process", cutHandle},
-	{"a subscriber", cutSubscriber},
-	{"a wait", cutWait},
-	{"small calls", cutCalls},
-	{"an upload", cutUpload},
-	{"a download", cutDownload},
-	{"a walk", cutWalk},
-	{"a watch", cutWatch},
+	{"output", cutOutput, references}, // more is lost there than is kept
+	{"input", cutInput, references},   // it cannot be ended
+	{"a held process", cutHandle, references},
+	{"a subscriber", cutSubscriber, references},
+	{"a wait", cutWait, references},
+	{"small calls", cutCalls, nil},
+	{"an upload", cutUpload, references},
+	{"a download", cutDownload, []protocol{spokenOlder}}, // files come whole there
+	{"a walk", cutWalk, []protocol{spokenOlder}},         // it is many calls there
+	{"a watch", cutWatch, references},
 }
 
 // TestEveryEntranceWhileItIsCut shows that what can go on after a lost connection
@@ -50,6 +54,9 @@ func TestEveryEntranceWhileItIsCut(t *testing.T) {
 				return // nothing is between
 			}
 			for _, s := range cutScenarios {
+				if slices.Contains(s.not, e.speaks) {
+					continue
+				}
 				t.Run(s.name, func(t *testing.T) {
 					v := &visit{TB: t, ctx: testContext(t), at: &e, site: site, dir: shortDir(t)}
 					var wire *proxy
@@ -161,7 +168,7 @@ func cutCalls(v *visit, wire *proxy) {
 	file := v.write("file", "text")
 	for range 3 {
 		wire.cut()
-		if info, err := v.client.Stat(v.ctx, file); err != nil || info.Metadata.GetSize() != 4 {
+		if info, err := v.client.Stat(v.ctx, file); err != nil || info.Metadata.GetType() != regularFile {
 			v.Errorf("%v, %v", info, err)
 		}
 		wire.cut()

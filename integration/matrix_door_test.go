@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/testcert"
 	"github.com/execwire/execwire/relay/hub"
@@ -18,8 +20,16 @@ import (
 // client can have done.
 type protocol string
 
-// spokenGRPC is the services themselves.
-const spokenGRPC protocol = "gRPC"
+const (
+	// spokenGRPC is the services themselves.
+	spokenGRPC protocol = "gRPC"
+	// spokenJSON is the exec-server protocol, by a server of ours.
+	spokenJSON protocol = "JSON-RPC"
+	// spokenOlder and spokenNewer are what the versions of the reference have of
+	// it, by a server that has nothing else.
+	spokenOlder protocol = "JSON-RPC of 0.132.0"
+	spokenNewer protocol = "JSON-RPC of 0.169.0"
+)
 
 // entrance is a door as a client of the SDK comes in by it, with a server of its
 // own behind it.
@@ -47,26 +57,48 @@ var entrances = []entrance{
 	{name: "grpcs with a certificate", speaks: spokenGRPC, distant: true, open: openWithCertificate},
 	{name: "grpcs with a token", speaks: spokenGRPC, distant: true, open: openWithToken},
 	{name: "relay", speaks: spokenGRPC, distant: true, lasting: true, open: openRelay},
+	{name: "ws", speaks: spokenJSON, open: func(t testing.TB) *site { return openListener(t, "ws://127.0.0.1:0", nil) }},
+	{name: "wss with a token", speaks: spokenJSON, distant: true, open: openSecureWebsocket},
+	{name: "a gateway", speaks: spokenJSON, distant: true, open: openGateway},
+	{name: "as 0.132.0", speaks: spokenOlder, distant: true, open: func(t testing.TB) *site { return openReference(t, olderContract()) }},
+	{name: "as 0.169.0", speaks: spokenNewer, distant: true, open: func(t testing.TB) *site { return openReference(t, newerContract()) }},
 }
 
 // site is a server and how clients reach it.
 type site struct {
-	// url and options are what Dial takes; an empty url is in process.
+	// url and options are what Dial takes, or daemon.Open.
 	url     string
 	options []client.Option
 	// network and address are what there is to put a proxy before; empty in
 	// process.
 	network, address string
-	server           *server
+	// reference is the server that stands for the reference, if one does.
+	reference *referenceServer
 }
 
 // dial connects a client, which the test closes.
 func (s *site) dial(t testing.TB) *client.Client {
 	t.Helper()
-	if s.url == "" {
-		return client.New(s.server.daemon.Conn())
+	if s.url == daemon.LocalURL {
+		return s.dialLocal(t)
 	}
 	return s.dialURL(t, s.url)
+}
+
+// dialLocal has a client with a server of its own in this program.
+func (s *site) dialLocal(t testing.TB) *client.Client {
+	t.Helper()
+	c, err := daemon.Open(testContext(t), s.url, daemon.OpenOptions{Daemon: daemon.Options{
+		Environ: siteEnvironment, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c
 }
 
 func (s *site) dialURL(t testing.TB, url string) *client.Client {
@@ -86,9 +118,7 @@ func (s *site) dialThrough(t testing.TB) (*client.Client, *proxy) {
 	return s.dialURL(t, strings.Replace(s.url, s.address, wire.listener.Addr().String(), 1)), wire
 }
 
-func openInProcess(t testing.TB) *site {
-	return &site{server: newServerIn(t, siteEnvironment, func(cfg *config.Config) { cfg.Listen = []string{"off"} })}
-}
+func openInProcess(testing.TB) *site { return &site{url: daemon.LocalURL} }
 
 // siteEnvironment is what policies for the environment take from.
 var siteEnvironment = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/site", "SITE=here", "SITE_TOKEN=secret", "GORACE=atexit_sleep_ms=0"}
@@ -102,7 +132,7 @@ func openListener(t testing.TB, url string, tune func(*config.Config), options .
 			tune(cfg)
 		}
 	})
-	at := &site{options: options, server: s, network: "tcp"}
+	at := &site{options: options, network: "tcp"}
 	for d, bound := range s.urls {
 		at.url, at.address = bound, addressIn(bound)
 		if d == unixDoor {
@@ -137,11 +167,52 @@ func openWithCertificate(t testing.TB) *site {
 		client.WithTLS(client.TLSFiles{CA: ca, Certificate: certificate, Key: key}))
 }
 
-func openWithToken(t testing.TB) *site {
+func openWithToken(t testing.TB) *site { return openWithTokenAt(t, "grpcs") }
+
+func openSecureWebsocket(t testing.TB) *site { return openWithTokenAt(t, "wss") }
+
+func openWithTokenAt(t testing.TB, scheme string) *site {
 	dir, ca, authority := authorityIn(t)
 	token := testcert.WriteFile(t, filepath.Join(dir, "token"), []byte(strings.Repeat("aTokenThatNobodyGuesses", 2)))
-	return openTLS(t, dir, "grpcs", authority, fmt.Sprintf("token_file = %q", token),
+	return openTLS(t, dir, scheme, authority, fmt.Sprintf("token_file = %q", token),
 		client.WithTLS(client.TLSFiles{CA: ca}), client.WithTokenFile(token))
+}
+
+// openGateway serves gRPC, and what is dialed is a gateway to it.
+func openGateway(t testing.TB) *site {
+	t.Helper()
+	core := openListener(t, "unix://"+filepath.Join(shortDir(t), "s"), nil)
+	upstream, err := client.Connect(testContext(t), core.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	cfg.Listen = []string{"ws://127.0.0.1:0"}
+	listening, ended := make(chan string, 1), make(chan error, 1)
+	g, err := daemon.NewGateway(cfg, upstream, daemon.GatewayOptions{
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), OnListen: func(url string) { listening <- url }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	go func() { ended <- g.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop(errStop)
+		if err := errors.Join(<-ended, upstream.Close()); err != nil {
+			t.Errorf("the gateway ended with %v", err)
+		}
+	})
+	url := <-listening
+	return &site{url: url, network: "tcp", address: addressIn(url)}
+}
+
+// openReference serves as the reference does.
+func openReference(t testing.TB, c contract) *site {
+	t.Helper()
+	behind := openListener(t, "ws://127.0.0.1:0", nil)
+	r := newReferenceServer(t, c, behind.url)
+	address := r.listener.Addr().String()
+	return &site{url: "ws://" + address, network: "tcp", address: address, reference: r}
 }
 
 // openRelay serves as an executor of a hub.
@@ -164,7 +235,7 @@ func openRelay(t testing.TB) *site {
 		}
 	})
 	hubURL := <-listening
-	s := newServerIn(t, siteEnvironment, func(cfg *config.Config) {
+	newServerIn(t, siteEnvironment, func(cfg *config.Config) {
 		cfg.Listen, cfg.RemoteURL, cfg.ExecutorID = []string{"off"}, hubURL, executorID
 	})
 	eventually(t, "the executor is connected", func() bool {
@@ -175,5 +246,5 @@ func openRelay(t testing.TB) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &site{url: url, network: "tcp", address: addressIn(hubURL), server: s}
+	return &site{url: url, network: "tcp", address: addressIn(hubURL)}
 }

@@ -2,9 +2,9 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
-	"strings"
 	"sync"
 	"testing"
 
@@ -18,8 +18,10 @@ var outputScenarios = []scenario{
 	{name: "output whole and in order", do: wholeOutput},
 	{name: "a late subscriber", do: lateSubscriber},
 	{name: "several subscribers", do: severalSubscribers},
-	{name: "a slow subscriber", do: slowSubscriber},
+	{name: "a slow subscriber", do: slowSubscriber, except: otherwiseWithReferences("a slow subscriber, who is told of gaps")},
+	{name: "a slow subscriber, who is told of gaps", do: slowSubscriberWithGaps, only: references},
 	{name: "retained output", do: retainedOutput},
+	{name: "a snapshot", do: snapshotOfOutput, except: notWithReferences("a snapshot of the output")},
 	{name: "nobody's output", do: nobodysOutput},
 	{name: "output that nobody takes", do: untakenOutput},
 }
@@ -120,39 +122,39 @@ func lateSubscriber(v *visit) error {
 }
 
 func severalSubscribers(v *visit) error {
-	request := v.process(program("echo"), stdin)
-	if _, err := v.client.Processes().StartProcess(v.ctx, request); err != nil {
-		return client.FromRPC(err)
+	id, err := v.start(v.counting(2))
+	if err != nil {
+		return err
 	}
+	v.let(0)
+	ctx, done := context.WithCancelCause(v.ctx)
+	defer done(nil)
 	var following sync.WaitGroup
-	var said [3]lockedBuffer
+	var mu sync.Mutex
+	heard := 0
+	var said [3]bytes.Buffer
 	var failed [3]error
 	for i := range said {
 		following.Go(func() {
-			_, failed[i] = v.client.Follow(v.ctx, client.ProcessRef{ProcessID: request.GetProcessId()},
-				client.FollowOptions{Stdout: &said[i], OnEvent: (&order{TB: v}).take})
+			_, failed[i] = v.client.Follow(ctx, client.ProcessRef{ProcessID: id}, client.FollowOptions{Stdout: &said[i],
+				OnEvent: func(e *execwirev1.ProcessEvent) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if heard++; heard == len(said) {
+						v.let(1) // all have heard the first line
+					}
+					return nil
+				}})
+			if failed[i] != nil {
+				done(failed[i])
+			}
 		})
 	}
-	input, keys := io.Pipe()
-	following.Go(func() {
-		for _, line := range []string{"one\n", "two\n"} {
-			_, _ = io.WriteString(keys, line)
-			eventually(v, "all have heard", func() bool {
-				heard := 0
-				for i := range said {
-					heard += strings.Count(said[i].String(), line)
-				}
-				return heard == len(said)
-			})
-		}
-		_ = keys.Close()
-	})
-	_, err := v.client.Resume(v.ctx, client.ProcessRef{ProcessID: request.GetProcessId()}, client.RunOptions{Stdin: input})
 	following.Wait()
 	for i := range said {
-		v.expectText("what a subscriber hears", said[i].String(), "one\ntwo\n")
+		v.expectText("what a subscriber hears", said[i].String(), "1\n2\n")
 	}
-	return errors.Join(append(failed[:], err)...)
+	return errors.Join(failed[:]...)
 }
 
 // gated is a writer that takes nothing until it is opened.
@@ -175,10 +177,15 @@ func slowSubscriber(v *visit) error {
 	slow := &gated{Writer: p.stdout, reached: make(chan struct{}), open: make(chan struct{})}
 	var running sync.WaitGroup
 	var failed error
+	over := make(chan struct{})
 	running.Go(func() {
 		_, failed = v.client.Run(v.ctx, client.RunOptions{Process: v.process(flooding()), Stdout: slow, Stderr: p.stderr})
+		close(over)
 	})
-	<-slow.reached
+	select {
+	case <-slow.reached:
+	case <-over:
+	}
 	other := newPatterns()
 	exit, err := v.client.Run(v.ctx, client.RunOptions{Process: v.process(flooding()), Stdout: other.stdout, Stderr: other.stderr})
 	close(slow.open)
@@ -193,8 +200,14 @@ func slowSubscriber(v *visit) error {
 }
 
 func retainedOutput(v *visit) error {
-	id, err := v.ended(shell("printf one; sleep 0.02; printf two >&2; sleep 0.02; printf three"))
+	id, err := v.start(shell("printf one; until [ -e go1 ]; do sleep 0.005; done; printf two >&2; until [ -e go2 ]; do sleep 0.005; done; printf three"))
 	if err != nil {
+		return err
+	}
+	if _, err := v.client.Follow(v.ctx, client.ProcessRef{ProcessID: id}, client.FollowOptions{OnEvent: func(e *execwirev1.ProcessEvent) error {
+		v.let(int(e.GetSeq()))
+		return nil
+	}}); err != nil {
 		return err
 	}
 	var after uint64
@@ -216,6 +229,14 @@ func retainedOutput(v *visit) error {
 		}
 	}
 	v.expectText("what is retained", said, "onetwothree")
+	return nil
+}
+
+func snapshotOfOutput(v *visit) error {
+	id, err := v.ended(shell("printf one; printf two >&2; printf three"))
+	if err != nil {
+		return err
+	}
 	snapshot, err := v.client.Processes().SnapshotOutput(v.ctx, &execwirev1.SnapshotOutputRequest{ProcessId: id})
 	if err != nil {
 		return client.FromRPC(err)
@@ -257,4 +278,44 @@ func untakenOutput(v *visit) error {
 		v.Errorf("it ended with %v", response)
 	}
 	return err
+}
+
+// slowSubscriberWithGaps: who takes nothing while others use the connection loses
+// what is not kept, and is told where.
+func slowSubscriberWithGaps(v *visit) error {
+	var written countedBytes
+	gaps := 0
+	slow := &gated{Writer: &written, reached: make(chan struct{}), open: make(chan struct{})}
+	var running sync.WaitGroup
+	var failed error
+	over := make(chan struct{})
+	running.Go(func() {
+		defer close(over)
+		_, failed = v.client.Run(v.ctx, client.RunOptions{Process: v.process(flooding()), Stdout: slow, Stderr: &written,
+			OnGap: func(*execwirev1.OutputGap) { gaps++ }})
+	})
+	select {
+	case <-slow.reached:
+	case <-over:
+	}
+	other := newPatterns()
+	_, err := v.client.Run(v.ctx, client.RunOptions{Process: v.process(flooding()), Stdout: other.stdout, Stderr: other.stderr})
+	close(slow.open)
+	running.Wait()
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	other.expectWhole(v)
+	if whole := written == muchStdout+muchStderr; whole != (gaps == 0) {
+		v.Errorf("%d bytes came of %d, and %d gaps were told", written, muchStdout+muchStderr, gaps)
+	}
+	return nil
+}
+
+// countedBytes is a writer that counts.
+type countedBytes uint64
+
+func (c *countedBytes) Write(p []byte) (int, error) {
+	*c += countedBytes(len(p))
+	return len(p), nil
 }

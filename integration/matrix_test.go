@@ -25,15 +25,53 @@ type scenario struct {
 	do func(v *visit) error
 	// except says where it cannot be done.
 	except []exception
+	// only is where it is done; empty is everywhere.
+	only []protocol
 }
 
 // exception is what a client gets where something cannot be done: an error with
-// this code and reason, whose text says what to do about it.
+// this code and reason, whose text says what cannot, and what to do about it.
 type exception struct {
 	speaks protocol
 	code   codes.Code
 	reason execwirev1.ErrorReason
 	says   string
+	// instead is the scenario that shows what can be done there, where this is no
+	// error.
+	instead string
+}
+
+// references are the servers that have nothing but the reference has.
+var references = []protocol{spokenOlder, spokenNewer}
+
+// notWithReferences is that servers of the reference cannot do something. says is
+// in the error.
+func notWithReferences(says string) (all []exception) {
+	for _, p := range references {
+		all = append(all, exception{speaks: p, code: codes.Unimplemented, reason: execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED, says: says})
+	}
+	return all
+}
+
+// notWithOlder is that the older of them cannot. It is refused for the sandbox's
+// sake, as by a server that has none.
+func notWithOlder(says string) []exception {
+	return []exception{{speaks: spokenOlder, code: codes.FailedPrecondition, reason: execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE, says: says}}
+}
+
+// notWithJSON is that nobody can do something over the exec-server protocol.
+func notWithJSON(says string) []exception {
+	ours := notWithReferences(says)[0]
+	ours.speaks = spokenJSON
+	return append(notWithReferences(says), ours)
+}
+
+// otherwiseWithReferences is that another scenario shows what they do.
+func otherwiseWithReferences(instead string) (all []exception) {
+	for _, p := range references {
+		all = append(all, exception{speaks: p, instead: instead})
+	}
+	return all
 }
 
 // at returns what is declared for an entrance, if that is an exception.
@@ -66,10 +104,36 @@ func TestEveryEntrance(t *testing.T) {
 				slow(t)
 			}
 			site := e.open(t)
-			for _, s := range slices.Concat(processScenarios, handleScenarios, outputScenarios, fileScenarios, transferScenarios) {
+			for _, s := range scenariosAt(&e) {
 				t.Run(s.name, func(t *testing.T) { s.play(newVisit(t, &e, site)) })
 			}
 		})
+	}
+}
+
+func everyScenario() []scenario {
+	return slices.Concat(processScenarios, handleScenarios, heldScenarios, outputScenarios, fileScenarios, transferScenarios, referenceScenarios)
+}
+
+// scenariosAt are those of an entrance.
+func scenariosAt(e *entrance) []scenario {
+	return slices.DeleteFunc(everyScenario(), func(s scenario) bool {
+		x, excepted := s.at(e)
+		return excepted && x.instead != "" || len(s.only) > 0 && !slices.Contains(s.only, e.speaks)
+	})
+}
+
+// TestWhatIsDoneInsteadIsAScenario finds exceptions that name none.
+func TestWhatIsDoneInsteadIsAScenario(t *testing.T) {
+	for _, e := range entrances {
+		there := scenariosAt(&e)
+		for _, s := range everyScenario() {
+			x, excepted := s.at(&e)
+			named := func(s scenario) bool { return s.name == x.instead }
+			if excepted && x.instead != "" && !slices.ContainsFunc(there, named) {
+				t.Errorf("%q is done otherwise at %s, and nothing there is called %q", s.name, e.name, x.instead)
+			}
+		}
 	}
 }
 
@@ -81,6 +145,11 @@ func newVisit(t testing.TB, e *entrance, s *site) *visit {
 func (s *scenario) play(v *visit) {
 	v.Helper()
 	err := s.do(v)
+	if v.site.reference != nil {
+		for _, said := range v.site.reference.blamed() {
+			v.Errorf("the reference has no place for %s", said)
+		}
+	}
 	want, excepted := s.at(v.at)
 	var typed *client.Error
 	switch {
