@@ -11,8 +11,8 @@ import (
 )
 
 // The benchmarks receive the same bytes over the same kind of connection: the
-// first the way a program does that only receives, the second through Run. The
-// budget is a ratio of 0.85.
+// first the way a program does that only receives, the second through Run, the third
+// as events of a Process. The budget is a ratio of 0.85.
 
 const (
 	benchChunk    = 32_700
@@ -81,6 +81,33 @@ func BenchmarkRun(b *testing.B) {
 		exit, err := c.Run(b.Context(), RunOptions{Process: direct("x")})
 		if err != nil || exit.StdoutBytes != benchBytes {
 			b.Fatalf("got %+v, %v", exit, err)
+		}
+	}
+}
+
+func BenchmarkProcessEvents(b *testing.B) {
+	c, err := Dial(b.Context(), "grpc://"+benchServer(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	b.SetBytes(benchBytes)
+	for b.Loop() {
+		process, err := c.Start(b.Context(), StartOptions{Process: direct("x")})
+		if err != nil {
+			b.Fatal(err)
+		}
+		received := 0
+		for event, err := range process.Events(b.Context()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			if output, ok := event.(*OutputEvent); ok {
+				received += len(output.Data)
+			}
+		}
+		if _, err := process.Wait(b.Context()); err != nil || received != benchBytes {
+			b.Fatalf("received %d bytes, %v", received, err)
 		}
 	}
 }
