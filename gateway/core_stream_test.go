@@ -44,8 +44,16 @@ func (cl *client) receiveWhole(id string) (all []json.RawMessage) {
 	}
 }
 
-func TestStreamsOfTheCore(t *testing.T) {
-	cl := asksCore(newCore(t))
+// eachCore runs a test with a core in this process, and with one over a wire.
+func eachCore(t *testing.T, do func(t *testing.T, cl *client)) {
+	for name, wire := range map[string]bool{"in process": false, "over a wire": true} {
+		t.Run(name, func(t *testing.T) { do(t, asksCore(newCore(t, func(s *coreSettings) { s.wire = wire }))) })
+	}
+}
+
+func TestStreamsOfTheCore(t *testing.T) { eachCore(t, streamsOfTheCore) }
+
+func streamsOfTheCore(t *testing.T, cl *client) {
 	path := filepath.Join(t.TempDir(), "file")
 	content := bytes.Repeat([]byte("0123456789abcdef"), 100_000)
 	cl.openStream("up", "FileSystemService/UploadFile", fmt.Sprintf(`{"head":{"path":%q,"mode":"UPLOAD_MODE_REPLACE","permissions":384}}`, path))
@@ -77,13 +85,22 @@ func TestStreamsOfTheCore(t *testing.T) {
 }
 
 // TestAStreamOfTheCoreFails is told when it is received.
-func TestAStreamOfTheCoreFails(t *testing.T) {
-	cl := asksCore(newCore(t))
+func TestAStreamOfTheCoreFails(t *testing.T) { eachCore(t, aStreamFails) }
+
+func aStreamFails(t *testing.T, cl *client) {
 	missing := filepath.Join(t.TempDir(), "none")
 	cl.openStream("walk", "FileSystemService/WalkDirectory", fmt.Sprintf(`{"path":%q}`, missing))
 	cl.refused("core/receive", map[string]any{"streamId": "walk"}, -32004, "No such file or directory")
 	cl.openStream("up", "FileSystemService/UploadFile", fmt.Sprintf(`{"head":{"path":%q,"mode":"UPLOAD_MODE_REPLACE"}}`, missing+"/below"))
 	cl.refused("core/receive", map[string]any{"streamId": "up"}, -32004, "No such file or directory")
+	cl.openStream("late", "FileSystemService/UploadFile", fmt.Sprintf(`{"head":{"path":%q,"mode":"UPLOAD_MODE_REPLACE"}}`, missing+"/below"))
+	for failed := false; !failed; { // how much is taken before that is no matter
+		f := cl.call("core/send", map[string]any{"streamId": "late", "data": make([]byte, 200_000)})
+		if failed = f.Error != nil; failed && f.Error.Code != -32004 {
+			t.Errorf("a piece is answered with %s", f.raw)
+		}
+	}
+	cl.refused("core/receive", map[string]any{"streamId": "late"}, -32004, "No such file or directory")
 	cl.openStream("cut", "FileSystemService/UploadFile", fmt.Sprintf(`{"head":{"path":%q,"mode":"UPLOAD_MODE_REPLACE"}}`, missing))
 	if refusal := cl.refused("core/receive", map[string]any{"streamId": "cut"}, -32603, ""); refusal.Data["reason"] != "UNEXPECTED_MESSAGE" {
 		t.Errorf("an upload without an end is %v", refusal)
@@ -94,8 +111,9 @@ func TestAStreamOfTheCoreFails(t *testing.T) {
 }
 
 // TestAStreamOfTheCoreIsCancelled has one that waits be ended by its client.
-func TestAStreamOfTheCoreIsCancelled(t *testing.T) {
-	cl := asksCore(newCore(t))
+func TestAStreamOfTheCoreIsCancelled(t *testing.T) { eachCore(t, aStreamIsCancelled) }
+
+func aStreamIsCancelled(t *testing.T, cl *client) {
 	cl.openStream("w", "FileSystemService/WatchDirectory", fmt.Sprintf(`{"path":%q}`, t.TempDir()))
 	if got := cl.receiveStream("w"); len(got.Responses) != 1 || fromJSON(t, got.Responses[0], &execwirev1.WatchDirectoryResponse{}).GetStarted() == nil {
 		t.Fatalf("a watch begins with %+v", got)
