@@ -38,6 +38,9 @@ func TestTheEnvironmentIsTheSameOverTheProtocol(t *testing.T) {
 // TestLargeFilesOverTheProtocolTakeLittleMemory sends 64 MiB and takes them back. The
 // server is in this program, and its memory counts too.
 func TestLargeFilesOverTheProtocolTakeLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	const size, piece, mostGrowth = 64 << 20, 64 << 10, 16 << 20
 	files := execwirev1.NewFileSystemServiceClient(dial(t, newGateway(t).address))
 	path := filepath.Join(t.TempDir(), "file")
@@ -109,7 +112,7 @@ func TestASlowReaderOfAFileHoldsUpNothingElse(t *testing.T) {
 	conn := dial(t, newGateway(t).address)
 	files := execwirev1.NewFileSystemServiceClient(conn)
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, make([]byte, 32<<20), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, 8<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -176,7 +179,7 @@ func TestStreamsThatAreGivenUpAreForgotten(t *testing.T) {
 	conn := dial(t, newGateway(t).address)
 	files := execwirev1.NewFileSystemServiceClient(conn)
 	dir := t.TempDir()
-	for range 300 {
+	for range 140 {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		stream, err := files.WatchDirectory(ctx, &execwirev1.WatchDirectoryRequest{Path: dir})
 		if err != nil {

@@ -86,7 +86,7 @@ func TestCallsOnFilesWithTheReference(t *testing.T) {
 				}
 			}
 			random := &callMaker{Rand: rand.New(rand.NewPCG(seed, 9)), tag: fmt.Sprint(seed)}
-			for range 150 {
+			for range 110 {
 				call := random.call()
 				before := snapshot(t, protocol.dir)
 				got := protocol.do(t.Context(), call)
