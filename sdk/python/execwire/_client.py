@@ -113,25 +113,24 @@ class Client:
 
         A start that was not answered is repeated for 25 seconds.
         """
-        request = self._start_request(
-            argv,
-            cwd=cwd,
-            env=env,
-            inherit_env=inherit_env,
-            stdin=stdin,
-            terminal=terminal,
-            timeout=timeout,
-            no_output_timeout=no_output_timeout,
-            sandbox=sandbox,
-            labels=labels,
-            leave_descendants=leave_descendants,
-            process_id=process_id,
-            session_id=session_id,
+        return self.own(
+            self.starting(
+                argv,
+                cwd=cwd,
+                env=env,
+                inherit_env=inherit_env,
+                stdin=stdin,
+                terminal=terminal,
+                timeout=timeout,
+                no_output_timeout=no_output_timeout,
+                grace=grace,
+                sandbox=sandbox,
+                labels=labels,
+                leave_descendants=leave_descendants,
+                process_id=process_id,
+                session_id=session_id,
+            )
         )
-        start = process_run_pb2.RunStart(process=request)
-        if grace is not None:
-            start.grace.CopyFrom(duration(grace))
-        return self._own(Owner(self._transport, start=start))
 
     def run(
         self,
@@ -270,12 +269,7 @@ class Client:
         Whoever owned it before is told that it was taken over. ``after_seq`` is the last
         event that is known already; 0 asks for all that is kept.
         """
-        resume = process_run_pb2.RunResume(
-            session_id=session_id, process_id=process_id, after_seq=after_seq
-        )
-        if grace is not None:
-            resume.grace.CopyFrom(duration(grace))
-        return self._own(Owner(self._transport, resume=resume))
+        return self.own(self.attaching(process_id, session_id, after_seq, grace))
 
     def follow(
         self, process_id: str, *, session_id: str = "", after_seq: int = 0
@@ -384,11 +378,65 @@ class Client:
             session_id=session_id,
         )
 
-    def _own(self, owner: Owner) -> Process:
+    def starting(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        stdin: bool = True,
+        terminal: Terminal = False,
+        timeout: Optional[float] = None,
+        no_output_timeout: Optional[float] = None,
+        grace: Optional[float] = None,
+        sandbox: Optional[SandboxLike] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        leave_descendants: bool = False,
+        process_id: str = "",
+        session_id: str = "",
+    ) -> Owner:
+        """Is for execwire.aio: what ``start`` begins."""
+        request = self._start_request(
+            argv,
+            cwd=cwd,
+            env=env,
+            inherit_env=inherit_env,
+            stdin=stdin,
+            terminal=terminal,
+            timeout=timeout,
+            no_output_timeout=no_output_timeout,
+            sandbox=sandbox,
+            labels=labels,
+            leave_descendants=leave_descendants,
+            process_id=process_id,
+            session_id=session_id,
+        )
+        start = process_run_pb2.RunStart(process=request)
+        if grace is not None:
+            start.grace.CopyFrom(duration(grace))
+        return self._remember(Owner(self._transport, start=start))
+
+    def attaching(
+        self, process_id: str, session_id: str, after_seq: int, grace: Optional[float]
+    ) -> Owner:
+        """Is for execwire.aio: what ``attach`` begins."""
+        resume = process_run_pb2.RunResume(
+            session_id=session_id, process_id=process_id, after_seq=after_seq
+        )
+        if grace is not None:
+            resume.grace.CopyFrom(duration(grace))
+        return self._remember(Owner(self._transport, resume=resume))
+
+    def _remember(self, owner: Owner) -> Owner:
         if self._transport.closed.is_set():
             raise errors.ClosedError("the client was closed")
         with self._lock:
             self._owners.add(owner)
+        return owner
+
+    def own(self, owner: Owner) -> Process:
+        """Is for execwire.aio: blocks until it is known whether a process runs."""
         try:
             info = owner.begin()
         except BaseException as error:

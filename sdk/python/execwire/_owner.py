@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Deque, Iterator, Optional
+from typing import Callable, Deque, Iterator, List, Optional, Tuple
 
 import grpc
 
@@ -100,6 +100,8 @@ class Owner:
         #: The process as it was when it was last taken up.
         self.info: Optional[process_pb2.Process] = None
         self._iterating = 0
+        # What is called when something has changed, with the lock held.
+        self._listeners: List[Callable[[], None]] = []
 
         self._call: Optional[grpc.Call] = None
         self._sent_at: Optional[float] = None
@@ -142,7 +144,7 @@ class Owner:
                     continue
                 self.stdin.add(data[at : at + min(room, BLOCK_BYTES)])
                 at += min(room, BLOCK_BYTES, len(data) - at)
-                self._cond.notify_all()
+                self._changed()
             return at
 
     def _check_input(self) -> None:
@@ -161,7 +163,7 @@ class Owner:
         """Says that the input is whole. It does not block."""
         with self._cond:
             self.stdin.end()
-            self._cond.notify_all()
+            self._changed()
             short = self.stdin.short
         if short:
             # The process is right, and this input of it wrong: it is left alone.
@@ -177,7 +179,7 @@ class Owner:
         """Says that somebody who iterated does not any more."""
         with self._cond:
             self._iterating -= 1
-            self._cond.notify_all()
+            self._changed()
 
     def next(self, timeout: Optional[float] = None) -> Optional[Event]:
         """Returns the next event, which is not taken yet; None at the end.
@@ -226,7 +228,7 @@ class Owner:
         with self._cond:
             if self._detaching is None:
                 self._detaching = time.monotonic() + _DETACH_TIMEOUT
-            self._cond.notify_all()
+            self._changed()
             self._cond.wait_for(lambda: self._over)
             if self._failure is not None:
                 raise self._failure
@@ -238,7 +240,7 @@ class Owner:
             call = self._call
             if failure is not None and not self._over:
                 self._failure = failure
-            self._cond.notify_all()
+            self._changed()
         if call is not None:
             call.cancel()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
@@ -289,7 +291,39 @@ class Owner:
         with self._cond:
             return self._log.resumed
 
+    # --- for those who must not block: they try, and try again when they are called
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Has a function called whenever something has changed. It must not block."""
+        with self._cond:
+            self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        """Ends what listen began."""
+        with self._cond:
+            self._listeners.remove(listener)
+
+    def try_next(self) -> Tuple[bool, Optional[Event]]:
+        """Is next, if that would not block now."""
+        with self._cond:
+            if not self._queue and not self._over:
+                return False, None
+            return True, self.next()
+
+    def try_wait(self) -> Optional[Exit]:
+        """Is wait, if that would not block now."""
+        with self._cond:
+            try:
+                return self.wait(0)
+            except TimeoutError:
+                return None
+
     # --- taking, with the lock held
+
+    def _changed(self) -> None:
+        self._cond.notify_all()
+        for listener in self._listeners:
+            listener()
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Gap):
@@ -303,10 +337,10 @@ class Owner:
             self._taken_bytes += len(event.data)
         if self._taken_bytes > self._byte_limit or self._taken_events >= self._event_limit:
             self._due = True
-            self._cond.notify_all()
+            self._changed()
         elif self._soon is None:
             self._soon = time.monotonic() + _ACKNOWLEDGE_IDLE
-            self._cond.notify_all()
+            self._changed()
 
     def _pass_over(self) -> None:
         """Takes all that is here, and keeps the end of it for who looks later."""
@@ -344,7 +378,7 @@ class Owner:
                 self._failure = errors.ClosedError("the process was let go of")
             self._over, self._call = True, None
             self.stdin.discard()
-            self._cond.notify_all()
+            self._changed()
 
     def _streams(self) -> Optional[errors.Error]:
         """Runs streams one after the other. Returns why there is no use in another one."""
@@ -398,7 +432,7 @@ class Owner:
                 call.cancel()
             with self._cond:
                 stream.over = True
-                self._cond.notify_all()
+                self._changed()
 
     def _ended(self, stream: _Stream) -> Optional[errors.Error]:
         if self._log.closed or stream.detached:
@@ -421,11 +455,11 @@ class Owner:
             elif kind == "stdin_accepted":
                 self.stdin.accept(response.stdin_accepted.offset)
                 self._check_short()
-                self._cond.notify_all()
+                self._changed()
             elif kind == "rejected":
                 if response.rejected.reason in _NO_INPUT:
                     self.stdin.discard()
-                    self._cond.notify_all()
+                    self._changed()
             elif kind == "started":
                 raise errors.ProtocolError("it said twice on one stream that the process runs")
 
@@ -442,7 +476,7 @@ class Owner:
             # Nothing follows: all of it is here, and need not be kept elsewhere.
             self._due = True
         if new:
-            self._cond.notify_all()
+            self._changed()
 
     def _regain(self, stream: _Stream, started: process_run_pb2.RunStarted) -> None:
         stream.started = True
@@ -463,7 +497,7 @@ class Owner:
         if self._lost_at is not None:
             self._lost_at, self._lost = None, None
             self._log.resumed += 1
-        self._cond.notify_all()
+        self._changed()
 
     def _check_short(self) -> None:
         if self.stdin.short:

@@ -123,28 +123,10 @@ class Process:
         What comes on stderr is written to ``stderr``, or dropped. Raises UsageError for
         a line of more than 64 MiB.
         """
-        pending = io.BytesIO()
+        lines = Lines(stderr)
         for event in self.events():
-            if not isinstance(event, Output):
-                continue
-            if event.stream is Stream.STDERR:
-                if stderr is not None:
-                    write_all(stderr, event.data)
-                continue
-            start = 0
-            while True:
-                end = event.data.find(b"\n", start) + 1
-                if end == 0:
-                    break
-                pending.write(event.data[start:end])
-                line, pending = pending.getvalue(), io.BytesIO()
-                yield line
-                start = end
-            pending.write(event.data[start:])
-            if pending.tell() > _LINE_BYTES:
-                raise errors.UsageError(f"a line has more than {_LINE_BYTES} bytes: use output()")
-        if pending.tell():
-            yield pending.getvalue()
+            yield from lines.take(event)
+        yield from lines.rest()
 
     def wait(self, timeout: Optional[float] = None) -> Exit:
         """Blocks until the process has closed, and says how it ended.
@@ -190,8 +172,10 @@ class Process:
                     raise errors.OutputLimitError(max_output_bytes)
                 collected[stream].write(event.data)
             exit = self.wait()
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if feeder is not None and feeder.failure is not None and isinstance(error, errors.Error):
+                raise feeder.failure from None  # which is why the process was closed
             raise
         finally:
             if feeder is not None:
@@ -349,6 +333,39 @@ def terminate(
 
 _LINE_BYTES = 64 << 20
 _CLOSE_TIMEOUT = 5.0
+
+
+class Lines:
+    """Cuts output into lines."""
+
+    def __init__(self, stderr: "Optional[Writer]") -> None:
+        self._stderr, self._pending = stderr, io.BytesIO()
+
+    def take(self, event: Event) -> Iterator[bytes]:
+        """Returns the lines that end with an event."""
+        if not isinstance(event, Output):
+            return
+        if event.stream is Stream.STDERR:
+            if self._stderr is not None:
+                write_all(self._stderr, event.data)
+            return
+        start = 0
+        while True:
+            end = event.data.find(b"\n", start) + 1
+            if end == 0:
+                break
+            self._pending.write(event.data[start:end])
+            line, self._pending = self._pending.getvalue(), io.BytesIO()
+            yield line
+            start = end
+        self._pending.write(event.data[start:])
+        if self._pending.tell() > _LINE_BYTES:
+            raise errors.UsageError(f"a line has more than {_LINE_BYTES} bytes: use output()")
+
+    def rest(self) -> Iterator[bytes]:
+        """Returns what came after the last line."""
+        if self._pending.tell():
+            yield self._pending.getvalue()
 
 
 class _Feeder:

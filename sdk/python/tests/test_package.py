@@ -89,13 +89,14 @@ class Readme(TestCase):
     def test_every_program_in_it_runs(self) -> None:
         text = (SDK / "README.md").read_text()
         programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-        self.assertEqual(len(programs), 2)
+        self.assertEqual(len(programs), 3)
         output = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
         printed = self._run(programs[0])
         self.assertTrue(printed.startswith(output[0]), printed)
         self.assertIn("exited with code 0", printed)
         self.assertTrue(printed.endswith("PROGRAM_NOT_FOUND\n"), printed)
-        self.assertEqual(self._run("import execwire\n" + programs[1]), "0\n")
+        self.assertEqual(self._run(programs[1]), "['0\\n', '1\\n', '2\\n']\n")
+        self.assertEqual(self._run("import execwire\n" + programs[2]), "0\n")
 
     def _run(self, program: str) -> str:
         ran = self.run_python(program)

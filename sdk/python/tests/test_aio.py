@@ -1,0 +1,183 @@
+"""The same for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import unittest
+
+import execwire
+from execwire import Closed, Output, aio
+
+from .support import LONG, SDK, Program, TestCase, Wire, alive, eventually, serve
+
+server: Program
+
+
+def setUpModule() -> None:
+    global server
+    server = serve()
+
+
+def tearDownModule() -> None:
+    server.stop()
+
+
+class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self) -> None:
+        self.client = await aio.connect(server.url)
+
+    async def asyncTearDown(self) -> None:
+        await self.client.close()
+
+    async def test_run(self) -> None:
+        done = await self.client.run(["sh", "-c", "cat; echo err >&2; exit 3"], input=b"in")
+        self.assertEqual((done.stdout, done.stderr, done.exit.code), (b"in", b"err\n", 3))
+        with self.assertRaises(execwire.ExitError):
+            await self.client.run(["false"], check=True)
+        with self.assertRaises(execwire.ProgramNotFoundError):
+            await self.client.run(["no-such-program"])
+        with self.assertRaises(execwire.OutputLimitError):
+            await self.client.run(["yes"], max_output_bytes=1000)
+        self.assertEqual((await self.client.describe()).operating_system, "linux")
+
+    async def test_many_at_once(self) -> None:
+        done = await asyncio.gather(
+            *(self.client.run(["cat"], input=b"%d" % i * 1000) for i in range(30))
+        )
+        self.assertEqual([d.stdout for d in done], [b"%d" % i * 1000 for i in range(30)])
+
+    async def test_writing_and_reading_in_turns(self) -> None:
+        async with await self.client.start(["cat"]) as process:
+            lines = process.lines()
+            for i in range(50):
+                await process.write(b"line %d\n" % i)
+                self.assertEqual(await lines.__anext__(), b"line %d\n" % i)
+            process.close_stdin()
+            self.assertEqual([line async for line in lines], [])
+            self.assertEqual((await process.wait()).code, 0)
+
+    async def test_events_end_with_closed(self) -> None:
+        async with await self.client.start(["echo", "out"]) as process:
+            events = [event async for event in process.events()]
+        self.assertIsInstance(events[0], Output)
+        self.assertIsInstance(events[-1], Closed)
+
+    async def test_a_write_that_waits_for_room_holds_up_nobody(self) -> None:
+        data = os.urandom(4 << 20)
+        async with await self.client.start(["cat"]) as process:
+            writing = asyncio.ensure_future(process.write(data))
+            self.assertEqual((await self.client.run(["echo", "free"])).text, "free\n")
+            self.assertFalse(writing.done())
+            read = bytearray()
+            async for piece in process.output():
+                read += piece
+                if len(read) == len(data):
+                    process.close_stdin()
+            await writing
+            self.assertEqual(bytes(read), data)
+
+    async def test_cancelling_ends_what_runs(self) -> None:
+        pids = self.path("pids")
+        running = asyncio.ensure_future(
+            self.client.run(["sh", "-c", f"echo $$ >{pids}.new; mv {pids}.new {pids}; sleep 600"])
+        )
+        while not os.path.exists(pids):
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await running
+        with open(pids) as file:
+            self.assertFalse(alive(int(file.read())))
+
+    async def test_cancelling_a_wait_leaves_the_process(self) -> None:
+        async with await self.client.start(["sleep", "600"]) as process:
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), 0.05)
+            self.assertTrue(alive(process.pid))
+            self.assertTrue((await process.terminate(0)).was_running)
+            self.assertEqual((await process.wait()).cause, execwire.ExitCause.TERMINATED)
+
+    async def test_control(self) -> None:
+        script = "trap 'stty size' WINCH; trap 'exit 5' USR1; echo ready; while :; do sleep 0.01; done"
+        async with await self.client.start(["sh", "-c", script], terminal=True) as process:
+            lines = process.lines()
+            self.assertEqual(await lines.__anext__(), b"ready\r\n")
+            await process.resize(33, 77)
+            self.assertEqual(await lines.__anext__(), b"33 77\r\n")
+            await process.signal(signal.SIGUSR1)
+            self.assertEqual((await process.wait()).code, 5)
+
+    async def test_detach_and_attach(self) -> None:
+        process = await self.client.start(["cat"])
+        await process.detach()
+        async with await self.client.attach(process.id) as again:
+            done = await again.communicate(b"hello")
+        self.assertEqual(done.stdout, b"hello")
+
+    async def test_files(self) -> None:
+        files = self.client.files
+        await files.mkdir(self.path("d/e"), parents=True)
+        await files.write(self.path("d/f"), b"content")
+        self.assertEqual(await files.read(self.path("d/f")), b"content")
+        self.assertEqual((await files.stat(self.path("d/f"))).size, 7)
+        self.assertEqual([e.name for e in await files.list(self.path("d"))], ["e", "f"])
+        self.assertEqual([e.path async for e in files.walk(self.directory)], ["d", "d/e", "d/f"])
+        with self.assertRaises(FileNotFoundError):
+            await files.read(self.path("none"))
+        watch = files.watch(self.directory, settle=0)
+        self.assertEqual((await watch.__anext__()).changes, ())
+        await files.rename(self.path("d/f"), self.path("g"))
+        self.assertEqual((await watch.__anext__()).changes[0].path, "g")
+        await watch.aclose()  # type: ignore[attr-defined]
+
+    async def test_output_is_exact_while_the_connection_is_cut(self) -> None:
+        with Wire(server.url, cut_every_bytes=1 << 20) as wire:
+            async with await aio.connect(wire.url) as client:
+                data = os.urandom(6 << 20)
+                done = await client.run(["cat"], input=data)
+            self.assertGreater(wire.cuts, 2)
+        self.assertEqual(done.stdout, data)
+
+    async def test_a_lost_process_is_told(self) -> None:
+        with Wire(server.url) as wire:
+            async with await aio.connect(wire.url) as client:
+                process = await client.start(["sleep", "600"], grace=0)
+                wire.cut()
+                with self.assertRaises(execwire.LostError):
+                    await process.wait()
+                with self.assertRaises(execwire.LostError):
+                    await process.write(b"x")
+
+
+class Interrupted(TestCase):
+    def test_ctrl_c_leaves_nothing_behind(self) -> None:
+        pids = self.path("pids")
+        program = (
+            "import asyncio, sys\n"
+            "from execwire import aio\n"
+            "async def main():\n"
+            "    async with await aio.connect(sys.argv[1]) as client:\n"
+            "        await client.run(['sh', '-c', sys.argv[2]])\n"
+            "asyncio.run(main())\n"
+        )
+        script = f"echo $$ >{pids}.new; mv {pids}.new {pids}; sleep 600"
+        import subprocess
+        import sys
+
+        with subprocess.Popen(
+            [sys.executable, "-c", program, server.url, script],
+            env={**os.environ, "PYTHONPATH": str(SDK)}, stderr=subprocess.PIPE, start_new_session=True,
+        ) as interpreter:  # fmt: skip
+            self.assertTrue(eventually(lambda: os.path.exists(pids)))
+            interpreter.send_signal(signal.SIGINT)
+            _, stderr = interpreter.communicate(timeout=LONG)
+        self.assertIn(b"KeyboardInterrupt", stderr)
+        with open(pids) as file:
+            self.assertFalse(alive(int(file.read())))
+
+
+if __name__ == "__main__":
+    unittest.main()
