@@ -1,7 +1,7 @@
 // Builds dist/ from src/ and gen/ts of the repository. npm runs it when the package is
 // installed from its folder or packed; a package from a tarball is built already.
 import { execFileSync } from "node:child_process";
-import { cpSync, existsSync, rmSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -16,6 +16,10 @@ if (existsSync(generated)) {
 } else if (!existsSync(join(root, "src/gen/execwire"))) {
   throw new Error(`${generated} is missing: build the package in a checkout of the repository`);
 }
+const modules = readdirSync(join(root, "src/gen/execwire/v1")).filter((name) => name.endsWith("_pb.ts")).sort();
+const exported = modules.map((name) => `export * from "./execwire/v1/${name.replace(/ts$/, "js")}";\n`);
+writeFileSync(join(root, "src/gen/v1.ts"), `// The generated messages and services of the contract.\n${exported.join("")}`);
+
 const compiler = join(root, "node_modules/.bin/tsc");
 if (!existsSync(compiler)) {
   // npm links a folder without installing what it depends on.

@@ -1,8 +1,6 @@
 import { create } from "@bufbuild/protobuf";
-import { parseAddress, relayUrl, shown } from "./address.js";
 import { type CommandOptions, startRequest } from "./command.js";
-import { Credentials, type TlsFiles } from "./credentials.js";
-import { ConnectionError, ExecwireError, UsageError } from "./errors.js";
+import { UsageError } from "./errors.js";
 import type { ProcessEvent } from "./events.js";
 import { type Completed, ExitError } from "./exit.js";
 import { FileSystem } from "./files.js";
@@ -12,38 +10,13 @@ import { TerminationSchema } from "./gen/execwire/v1/process_command_pb.js";
 import type { Process as Description } from "./gen/execwire/v1/process_pb.js";
 import { RunStartSchema } from "./gen/execwire/v1/process_run_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
-import { Helper } from "./helper.js";
 import { type InteractiveOptions, interactive } from "./interactive.js";
 import { type CommunicateOptions, type Input, Process } from "./process.js";
-import { Rpc, type Stubs } from "./rpc.js";
+import type { Rpc, Stubs } from "./rpc.js";
 import { Run } from "./run.js";
 import { stdinClosed } from "./stdin.js";
 import { durationOf } from "./time.js";
-import { checkPrivate, Connection, type SocketAddress } from "./transport.js";
 import { type Condition, type Waited, waitFor } from "./wait.js";
-import { assumedGraceMs, Backoff, graceMarginMs } from "./retry.js";
-
-/** How a server is connected to. */
-export interface ConnectOptions {
-  /** The token to show, or a file with it that nobody else may read, which is read again when it changes. */
-  readonly token?: string;
-  readonly tokenFile?: string;
-  /** Files for grpcs:// and relay+wss://. */
-  readonly tls?: TlsFiles;
-  /** Gives up connecting. */
-  readonly signal?: AbortSignal;
-  /**
-   * For how long lost connections are resumed, in milliseconds: 75,000 unless it says otherwise.
-   * A process with a grace of its own is resumed for at least that.
-   */
-  readonly resumeForMs?: number;
-  /** How much output of one process may wait in memory for whoever takes it, in bytes: 4 MiB unless it says otherwise. */
-  readonly maxBufferedBytes?: number;
-  /** The program execwire, for local: and relay+wss://. Absent is $EXECWIRE_BIN, else that in PATH. */
-  readonly binary?: string;
-  /** An executor of a hub, https://HOST: instead of the URL of a relay, its hub's URL with this. */
-  readonly executor?: string;
-}
 
 /** How a process is started to be owned. */
 export interface StartOptions extends CommandOptions {
@@ -75,113 +48,10 @@ export interface AttachOptions extends Pick<StartOptions, "graceMs" | "onLost" |
   readonly afterSeq?: number;
 }
 
-const defaultMaxBufferedBytes = 4 << 20;
 const force = create(TerminationSchema, { mode: { case: "force", value: {} } });
 
-/**
- * Connects to the server at a URL: grpc://HOST:PORT, grpcs://HOST:PORT with TLS, unix:///PATH,
- * relay+wss://HOST/executor/ID?role=harness through a relay, or local: (or an empty one) for a
- * server of this client's own on this machine. Resolves when the server has answered. A
- * connection that is lost later is made again when it is needed.
- */
-export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
-  const dialed = options.executor === undefined ? url : relayUrl(url, options.executor);
-  const address = parseAddress(dialed);
-  const { token, tokenFile, tls = {}, signal, binary } = options;
-  let helper: Helper | undefined;
-  let socket: SocketAddress;
-  let credentials: Credentials;
-  if (address.kind === "relay") {
-    if (token !== undefined) {
-      throw new UsageError("a relay is shown the token in a file: give tokenFile instead of token");
-    }
-    credentials = new Credentials(undefined, undefined, {});
-    const flags: [string, string | undefined][] = [
-      ["--token-file", tokenFile],
-      ["--tls-ca", tls.ca],
-      ["--tls-cert", tls.certificate],
-      ["--tls-key", tls.key],
-    ];
-    const given = flags.flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
-    helper = await Helper.start(
-      shown(dialed),
-      binary,
-      (listen) => ["forward", "--server", dialed, "--listen", listen, "--until-stdin-closes", ...given],
-      signal,
-    );
-    socket = { kind: "unix", path: helper.socket };
-  } else if (address.kind === "local") {
-    return launch(options);
-  } else {
-    credentials = new Credentials(token, tokenFile, tls);
-    checkPrivate(address, credentials);
-    socket = address;
-  }
-  return open(dialed, socket, credentials, helper, options);
-}
-
-/**
- * Starts a server of this client's own on this machine, which only it can reach, and connects to
- * it. It ends with the client, and its processes with it.
- */
-export async function launch(options: Omit<ConnectOptions, "token" | "tokenFile" | "tls" | "executor"> & { readonly args?: readonly string[] } = {}): Promise<Client> {
-  const helper = await Helper.start("local:", options.binary, (listen) => ["serve", "--listen", listen, "--until-stdin-closes", ...(options.args ?? [])], options.signal);
-  return open("local:", { kind: "unix", path: helper.socket }, new Credentials(undefined, undefined, {}), helper, options);
-}
-
-async function open(
-  url: string,
-  socket: SocketAddress,
-  credentials: Credentials,
-  helper: Helper | undefined,
-  options: ConnectOptions,
-): Promise<Client> {
-  const connection = new Connection(socket, credentials);
-  const rpc = new Rpc(connection.transport, options.resumeForMs ?? assumedGraceMs + graceMarginMs);
-  const shared: Shared = {
-    rpc,
-    maxBufferedBytes: options.maxBufferedBytes ?? defaultMaxBufferedBytes,
-    close: async () => {
-      rpc.close();
-      connection.close();
-      await helper?.close();
-    },
-  };
-  try {
-    await greet(rpc, connection, options.signal);
-  } catch (error) {
-    await shared.close();
-    const refused = error instanceof ExecwireError && error.fromServer;
-    throw refused || options.signal?.aborted ? error : new ConnectionError(shown(url), connection.explain(error));
-  }
-  return new Client(shared, undefined);
-}
-
-/** How often a server is greeted that was reached, and gone before it had answered. */
-const greetings = 4;
-
-/** Resolves when the server has answered. That it lets the caller do nothing is an answer; that it does not know it is a refusal. */
-async function greet(rpc: Rpc, connection: Connection, signal: AbortSignal | undefined): Promise<void> {
-  const backoff = new Backoff();
-  for (let left = greetings - 1; ; left--) {
-    try {
-      await rpc.call((call) => rpc.stubs.environment.getEnvironment({}, call), signal);
-      return;
-    } catch (error) {
-      if (error instanceof ExecwireError && error.fromServer && error.reason !== "UNAUTHENTICATED") {
-        return;
-      }
-      const lost = error instanceof ExecwireError && error.code === "UNAVAILABLE" && !error.fromServer;
-      if (!lost || !connection.reached || left === 0) {
-        throw error;
-      }
-      await backoff.wait(0, signal);
-    }
-  }
-}
-
 /** What the views of one connection share. */
-interface Shared {
+export interface Shared {
   readonly rpc: Rpc;
   readonly maxBufferedBytes: number;
   close(): Promise<void>;

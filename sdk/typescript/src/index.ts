@@ -4,16 +4,9 @@
  * @packageDocumentation
  */
 export { relayUrl } from "./address.js";
-export {
-  type AttachOptions,
-  Client,
-  connect,
-  type ConnectOptions,
-  launch,
-  type RunCommandOptions,
-  type StartOptions,
-} from "./client.js";
+export { type AttachOptions, Client, type RunCommandOptions, type StartOptions } from "./client.js";
 export type { CommandOptions, TerminalSize } from "./command.js";
+export { connect, type ConnectOptions, launch } from "./connect.js";
 export type { TlsFiles } from "./credentials.js";
 export type { Downloaded, DownloadOptions } from "./download.js";
 export * from "./errors.js";

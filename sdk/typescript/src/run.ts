@@ -1,4 +1,5 @@
 import { create } from "@bufbuild/protobuf";
+import { Acknowledger } from "./acknowledger.js";
 import { ClosedError, ExecwireError, LostError, ProtocolError } from "./errors.js";
 import { EventTracker } from "./events.js";
 import type { Exit } from "./exit.js";
@@ -15,15 +16,12 @@ import {
   type RunStarted,
 } from "./gen/execwire/v1/process_run_pb.js";
 import { assumedGraceMs, Attempts, graceMarginMs } from "./retry.js";
+import { Queue } from "./queue.js";
 import type { Rpc } from "./rpc.js";
 import { fromRpc } from "./status.js";
 import { StdinBuffer, stdinClosed } from "./stdin.js";
 import { abortable, durationMs, LinkedSignal } from "./time.js";
 
-/** How long a few taken events may stay unacknowledged, so that the server can let go of them. */
-const acknowledgeIdleMs = 50;
-/** How many small events are acknowledged at once when the server does not say how many it waits for. */
-const acknowledgeEvents = 1024;
 /**
  * For how long after its first sending a start that was not answered may be repeated: while the
  * server still has the record by which it knows a repetition, 30 seconds by its documented
@@ -85,14 +83,7 @@ export class Run {
   private takers: (() => void)[] = [];
   private readers: (() => void)[] = [];
 
-  private byteLimit = 0;
-  private eventLimit = acknowledgeEvents;
-  private takenBytes = 0;
-  private takenEvents = 0;
-  /** The seq up to which whoever takes events is done with them. */
-  private done: number;
-  private acknowledgeDue = false;
-  private acknowledgeTimer: NodeJS.Timeout | undefined;
+  private readonly acknowledger: Acknowledger;
   private detaching = false;
   private wakeSender: (() => void) | undefined;
 
@@ -102,7 +93,7 @@ export class Run {
     this.sessionId = process?.sessionId ?? "";
     this.tracker = new EventTracker(this.processId, options.afterSeq);
     this.receivedSeq = options.afterSeq;
-    this.done = options.afterSeq;
+    this.acknowledger = new Acknowledger(() => this.wake());
     this.stdin = new StdinBuffer(process?.io?.io.case === "terminal", () => this.wake());
     this.stopping = new LinkedSignal(rpc.lifetime);
     this.stopping.signal.addEventListener("abort", () => this.releaseReaders(), { once: true });
@@ -137,7 +128,7 @@ export class Run {
   async take(signal?: AbortSignal): Promise<ReturnType<EventTracker["take"]>> {
     for (;;) {
       signal?.throwIfAborted();
-      this.acknowledgeTaken();
+      this.acknowledger.done(this.tracker.last, false);
       const message = this.pending.shift();
       if (!message) {
         if (this.tracker.closed) {
@@ -161,38 +152,16 @@ export class Run {
         this.fail(error);
         throw error;
       }
-      this.takenBytes += bytes;
-      this.takenEvents++;
+      this.acknowledger.took(bytes);
       if (this.tracker.closed) {
         this.stdin.fail(stdinClosed("the process has ended, and takes no input any more"));
-        this.acknowledgeTaken(); // the server ends the stream by it
+        this.acknowledger.done(this.tracker.last, true); // the server ends the stream by it
         this.finish.resolve();
       }
       if (event) {
         return event;
       }
     }
-  }
-
-  /** Acknowledges everything that was taken, if it is enough, or else in a moment. */
-  private acknowledgeTaken(): void {
-    if (this.takenEvents === 0) {
-      return;
-    }
-    this.done = this.tracker.last;
-    if (this.tracker.closed || this.takenBytes > this.byteLimit || this.takenEvents >= this.eventLimit) {
-      this.acknowledgeNow();
-    } else {
-      this.acknowledgeTimer ??= setTimeout(() => this.acknowledgeNow(), acknowledgeIdleMs);
-    }
-  }
-
-  private acknowledgeNow(): void {
-    clearTimeout(this.acknowledgeTimer);
-    this.acknowledgeTimer = undefined;
-    this.takenBytes = this.takenEvents = 0;
-    this.acknowledgeDue = true;
-    this.wake();
   }
 
   /** Waits until there is more to take. */
@@ -288,7 +257,7 @@ export class Run {
   private end(): void {
     this.ended = true;
     this.stopping.dispose();
-    clearTimeout(this.acknowledgeTimer);
+    this.acknowledger.stop();
     if (this.detached) {
       this.failure ??= new ClosedError("the process was detached from");
     }
@@ -379,9 +348,9 @@ export class Run {
 
   /** What is to be said next. An acknowledgement goes first: the server waits for it, and input may be endless. */
   private next(): RunProcessRequest | undefined {
-    if (this.acknowledgeDue) {
-      this.acknowledgeDue = false;
-      return create(RunProcessRequestSchema, { message: { case: "acknowledge", value: { seq: BigInt(this.done) } } });
+    const seq = this.acknowledger.next();
+    if (seq !== undefined) {
+      return create(RunProcessRequestSchema, { message: { case: "acknowledge", value: { seq: BigInt(seq) } } });
     }
     const piece = this.stdin.next();
     return piece && create(RunProcessRequestSchema, { message: { case: "stdin", value: { ...piece, offset: BigInt(piece.offset) } } });
@@ -436,10 +405,7 @@ export class Run {
     this.pending = new Queue();
     this.pendingBytes = 0;
     this.receivedSeq = this.tracker.last;
-    this.byteLimit = Number(started.outputWindowBytes) / 4;
-    const events = Number(started.outputWindowEvents) / 4;
-    this.eventLimit = events > 0 ? events : acknowledgeEvents;
-    this.takenBytes = this.takenEvents = 0;
+    this.acknowledger.resume(Number(started.outputWindowBytes), Number(started.outputWindowEvents));
     if (this.options.found) {
       this.tracker.meet(process);
       this.receivedClosed ||= this.tracker.closed;
@@ -558,28 +524,6 @@ export class Run {
     for (const release of this.readers.splice(0)) {
       release();
     }
-  }
-}
-
-/** A queue whose shift does not move what is left. */
-class Queue<T> {
-  private items: T[] = [];
-  private head = 0;
-
-  push(item: T): void {
-    this.items.push(item);
-  }
-
-  shift(): T | undefined {
-    const item = this.items[this.head++];
-    if (this.head >= this.items.length) {
-      this.items = [];
-      this.head = 0;
-    } else if (this.head >= 1024) {
-      this.items = this.items.slice(this.head);
-      this.head = 0;
-    }
-    return item;
   }
 }
 
