@@ -40,8 +40,9 @@ type Option func(*dialConfig)
 type dialConfig struct {
 	grpc      []grpc.DialOption
 	tls       TLSFiles
-	tokenFile string // empty: no token
-	name      string // empty: that of each protocol
+	tokenFile string         // empty: no token
+	launch    *LaunchCommand // nil: the URL says what
+	name      string         // empty: that of each protocol
 }
 
 // WithDialOptions adds options of gRPC, applied after those of Dial itself.
@@ -77,7 +78,9 @@ func (e *URLError) Error() string {
 // Dial connects to the server at rawURL: grpc://HOST:PORT, grpcs://HOST:PORT
 // with TLS, unix:///PATH, or relay+wss://HOST/executor/ID?role=harness, which is
 // the executor ID of a relay; [RelayURL] makes such URLs. At ws://HOST:PORT and
-// wss://HOST:PORT is a server of the exec-server protocol, ours or the reference:
+// wss://HOST:PORT is a server of the exec-server protocol, ours or the reference,
+// and stdio:COMMAND starts one: a command line without a shell, for which
+// [WithLaunchCommand] is exact. It ends with the client, and the client with it:
 // package execserver says what the protocol has no words for. It blocks until the server has answered, the first
 // attempt has failed ([*DialError]), or ctx is done. A token is shown by calls
 // only, so a wrong one is told by the first of them; to a relay it is shown in
@@ -143,7 +146,7 @@ type endpoint struct {
 	relay                       string // the websocket at the rendezvous; empty is no relay
 }
 
-const howToWrite = "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT or relay+wss://HOST/executor/ID?role=harness"
+const howToWrite = "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND or relay+wss://HOST/executor/ID?role=harness"
 
 func parseURL(rawURL string) (endpoint, error) {
 	u, err := url.Parse(rawURL)
@@ -158,11 +161,9 @@ func parseURL(rawURL string) (endpoint, error) {
 		return unixEndpoint(rawURL, u)
 	case schemeRelay, schemeRelayTLS:
 		return relayEndpoint(rawURL, u)
-	case schemeWebsocket, schemeWebsocketTLS:
+	case schemeWebsocket, schemeWebsocketTLS, schemeLaunch:
 		return endpoint{}, &URLError{URL: rawURL, Problem: "a connection of gRPC alone cannot be made to " + u.Scheme +
-			"://, only a client by Dial; there are grpc://, grpcs://, unix:// and relay+wss://"}
-	case "stdio":
-		return endpoint{}, &URLError{URL: rawURL, Problem: "this build does not have stdio: yet; it has grpc://, grpcs://, unix://, ws://, wss:// and relay+wss://"}
+			":, only a client by Dial; there are grpc://, grpcs://, unix:// and relay+wss://"}
 	default:
 		return endpoint{}, &URLError{URL: rawURL, Problem: howToWrite}
 	}

@@ -24,7 +24,7 @@ const (
 func execServerScheme(rawURL string) string {
 	scheme, _, _ := strings.Cut(rawURL, ":")
 	switch scheme = strings.ToLower(scheme); scheme {
-	case schemeWebsocket, schemeWebsocketTLS:
+	case schemeWebsocket, schemeWebsocketTLS, schemeLaunch:
 		return scheme
 	}
 	return ""
@@ -32,6 +32,9 @@ func execServerScheme(rawURL string) string {
 
 // dialExecServer connects to a server of the exec-server protocol.
 func (c *dialConfig) dialExecServer(ctx context.Context, rawURL string) (*execserver.Conn, error) {
+	if execServerScheme(rawURL) == schemeLaunch {
+		return c.dialLaunched(ctx, rawURL)
+	}
 	w, err := c.websocket(rawURL)
 	if err != nil {
 		return nil, err

@@ -115,7 +115,7 @@ func TestDialSaysWhyNobodyWasReached(t *testing.T) {
 func TestDialRefusesOtherURLs(t *testing.T) {
 	for url, hint := range map[string]string{
 		"wss:///path":        "wss://HOST:PORT",
-		"stdio:x":            "this build does not have stdio: yet",
+		"stdio:":             "stdio:COMMAND",
 		"http://host:1":      "grpc://HOST:PORT",
 		"127.0.0.1:7420":     "grpc://HOST:PORT",
 		"":                   "grpc://HOST:PORT",

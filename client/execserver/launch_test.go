@@ -1,0 +1,81 @@
+package execserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// greeter shakes hands as a server of the protocol and then does as its script says.
+const greeter = `read hello; echo '{"id":1,"result":{"sessionId":"s","environmentInfo":{}}}'; read initialized; `
+
+func launch(ctx context.Context, options LaunchOptions) (*Conn, error) {
+	return Dial(ctx, Options{Once: true, Timeout: patience, Open: func(ctx context.Context) (jsonrpc.Transport, error) {
+		return Launch(ctx, options)
+	}})
+}
+
+func TestACommandThatEndsIsGoneForGood(t *testing.T) {
+	var said bytes.Buffer
+	conn, err := launch(t.Context(), LaunchOptions{Stderr: &said,
+		Argv: []string{"sh", "-c", greeter + "read start; echo first >&2; echo last >&2; exit 3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = execwirev1.NewProcessServiceClient(conn).StartProcess(t.Context(), script("p", "true"))
+	var ended *CommandEndedError
+	if !errors.As(err, &ended) || ended.Exit != "exit status 3" || ended.Stderr != "first; last" {
+		t.Errorf("the call that was under way failed with %v", err)
+	}
+	_, err = execwirev1.NewProcessServiceClient(conn).StartProcess(t.Context(), script("q", "true"))
+	var lost *LostError
+	if !errors.As(err, &lost) || !errors.As(err, &ended) {
+		t.Errorf("a later call failed with %v", err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	if said.String() != "first\nlast\n" {
+		t.Errorf("it said %q", &said)
+	}
+}
+
+func TestACommandThatServesNothingIsNotReached(t *testing.T) {
+	for script, says := range map[string]string{
+		"echo no such option >&2; exit 2":           "no such option",
+		"echo hello; cat >/dev/null":                "broke the protocol",
+		"exec 1>&-; cat >/dev/null":                 "closed its standard output",
+		`read hello; echo '{"id":1,"result":7}'`:    "broke the protocol",
+		`read hello; echo '{"id":9,"result":null}'`: "broke the protocol",
+	} {
+		_, err := launch(t.Context(), LaunchOptions{Argv: []string{"sh", "-c", script}, Patience: time.Millisecond})
+		if err == nil || !strings.Contains(err.Error(), says) && !strings.Contains(err.Error(), "has ended") {
+			t.Errorf("%s: got %v, want %q", script, err, says)
+		}
+	}
+	if _, err := launch(t.Context(), LaunchOptions{Argv: []string{"/no/such"}}); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("a missing command: %v", err)
+	}
+	if _, err := launch(t.Context(), LaunchOptions{}); err == nil {
+		t.Error("no command was launched")
+	}
+}
+
+// TestACommandThatDoesNotEndIsKilled has one that takes no notice of the end of its
+// input, with another one in its group.
+func TestACommandThatDoesNotEndIsKilled(t *testing.T) {
+	conn, err := launch(t.Context(), LaunchOptions{Patience: time.Millisecond,
+		Argv: []string{"sh", "-c", greeter + "sleep 1000 & sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}
