@@ -98,6 +98,12 @@ class Readme(TestCase):
         self.assertEqual(self._run(programs[1]), "['0\\n', '1\\n', '2\\n']\n")
         self.assertEqual(self._run("import execwire\n" + programs[2]), "0\n")
 
+    def test_the_program_in_that_of_the_project_runs(self) -> None:
+        (program,) = re.findall(r"```python\n(.*?)```", (SDK / "../../README.md").read_text(), re.DOTALL)
+        there = program.replace("grpc://127.0.0.1:7420", "local:").replace("/tmp", self.directory)
+        self.assertNotEqual(there, program)
+        self.assertEqual(self._run(there), "hello\nexit code 3\n")
+
     def _run(self, program: str) -> str:
         ran = self.run_python(program)
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))

@@ -53,6 +53,20 @@ test("the quick start of the README runs with the package from its tarball, and 
   assert.equal(ran.stdout, quoted("quick start output"));
 });
 
+test("the program in the README of the project runs with it, and says what it says there", () => {
+  const readme = readFileSync(join(root, "../../README.md"), "utf8");
+  const [, program] = /```ts\n([^]*?)```/.exec(readme) ?? [];
+  assert.ok(program, "README.md has no program in TypeScript");
+  const there = program.replace("grpc://127.0.0.1:7420", "local:").replaceAll("/tmp", directory);
+  assert.notEqual(there, program);
+  writeFileSync(join(app, "hello.ts"), there);
+  const compiled = compile("hello.ts");
+  assert.equal(compiled.status, 0, String(compiled.stdout));
+  const ran = spawnSync(process.execPath, ["hello.js"], { cwd: app, encoding: "utf8", env: { ...process.env, EXECWIRE_BIN: binary } });
+  assert.equal(ran.status, 0, ran.stderr);
+  assert.equal(ran.stdout, "hello\nexit code 3\n");
+});
+
 test("the package has its types, what was generated, and no tests", () => {
   const own = readdirSync(join(app, "node_modules/execwire"));
   assert.deepEqual(own.sort(), ["LICENSE", "README.md", "dist", "package.json", "src"]);
