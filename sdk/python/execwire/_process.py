@@ -19,7 +19,7 @@ from ._stdin import BLOCK_BYTES
 from .v1 import process_command_pb2, process_pb2, process_service_pb2
 
 if TYPE_CHECKING:
-    from typing_extensions import Protocol
+    from typing import Protocol
 
     from ._transport import Transport
 
