@@ -39,6 +39,7 @@ var counterparts = map[string]any{
 	"client.Client": instance[client.Client](), "client.Environment": instance[client.Environment](), "client.Option": instance[client.Option](),
 	"client.Dial": client.Dial, "client.RelayURL": client.RelayURL,
 	"client.WithName": client.WithName, "client.WithTokenFile": client.WithTokenFile, "client.WithTLS": client.WithTLS,
+	"client.LaunchCommand": instance[client.LaunchCommand](), "client.WithLaunchCommand": client.WithLaunchCommand,
 	"client.Client.Attach": (*client.Client).Attach, "client.Client.AttachSession": (*client.Client).AttachSession,
 	"client.Client.Start": (*client.Client).Start, "client.Client.Run": (*client.Client).Run, "client.Client.Output": (*client.Client).Output,
 	"client.Client.Describe": (*client.Client).Describe, "client.Client.HTTP": (*client.Client).HTTP, "client.Client.WithSandbox": (*client.Client).WithSandbox,

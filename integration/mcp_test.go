@@ -21,6 +21,7 @@ func mcpDoors(t *testing.T) map[string][]string {
 		"unix":            server.through(unixDoor),
 		"tcp":             server.through(tcpDoor),
 		"websocket":       server.through(websocketDoor),
+		"launched":        {"run", "--server", "stdio:" + execwire + " serve --listen stdio"},
 		"hub":             f.through(),
 		"forward":         forward.through(unixDoor),
 	}

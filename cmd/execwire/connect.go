@@ -39,7 +39,7 @@ type connectFlags struct {
 // addConnectFlags adds the flags that every command has that talks to a
 // server.
 func addConnectFlags(command *cobra.Command, flags *connectFlags) {
-	addFlagWithVariable(command, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT or wss://HOST:PORT, or local: for one inside this program")
+	addFlagWithVariable(command, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND to start one, or local: for one inside this program")
 	addHubFlags(command, &flags.hubFlags)
 	addCredentialFlags(command, flags)
 	command.PreRunE = func(command *cobra.Command, _ []string) error { return flags.throughHub(command) }
