@@ -297,15 +297,12 @@ func (f *processFeed) hasClosed() bool {
 	return len(f.items) > 0 && f.items[len(f.items)-1].event.GetClosed() != nil
 }
 
-// evict drops the oldest of what is kept beyond the bound, unless a reader has yet
-// to take it, or it is the end. The caller holds mu.
+// evict drops the oldest of what is kept beyond the bound, unless it is the end. That
+// is never what a reader has yet to take: more is kept only when all have taken more.
+// The caller holds mu.
 func (f *processFeed) evict() {
-	needed := f.last
-	for r := range f.readers {
-		needed = min(needed, r.taken)
-	}
 	n := 0
-	for f.kept > f.keep && n < f.taken && f.items[n].after <= needed && f.items[n].event.GetClosed() == nil {
+	for f.kept > f.keep && n < f.taken && f.items[n].event.GetClosed() == nil {
 		item := f.items[n]
 		f.kept -= item.size
 		f.before = item.after

@@ -360,3 +360,49 @@ func TestAStartThatIsGivenUpLeavesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A reader takes everything after a new connection has asked for it again, and before
+// that is answered: what it took is told on that connection, or the process would wait.
+func TestWhatWasTakenWhileTheConnectionWasMadeIsAcknowledged(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		asked, answer := make(chan uint64, 1), make(chan struct{})
+		p.fake.scripts = []script{sends(errCut, started(0), events(stdout(1, 0, "a"), stdout(2, 1, "b"))),
+			func(stream serverStream) error {
+				request, err := stream.Recv()
+				if err != nil {
+					return err
+				}
+				asked <- request.GetResume().GetAfterSeq()
+				<-answer
+				return p.play(stream)
+			}}
+		process := p.start(StartOptions{})
+		if after := <-asked; after != 0 {
+			t.Errorf("asked for what is behind %d", after)
+		}
+		r := reads(t.Context(), process, false)
+		r.expect(t, "a b")
+		close(answer)
+		synctest.Wait()
+		if seq := p.acknowledged(); seq != 2 {
+			t.Errorf("acknowledged %d", seq)
+		}
+		p.close(3, 2)
+	})
+}
+
+func TestWhatALateReaderHasNotReachedIsNotDropped(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{KeepBytes: 1100})
+		reads(t.Context(), process, false)
+		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"))
+		late := reads(t.Context(), process, true)
+		for seq := uint64(3); seq < 20; seq++ {
+			p.say(stdout(seq, seq-1, "c"))
+		}
+		p.close(20, 19)
+		close(late.next)
+		<-late.over
+		late.expect(t, "a b"+strings.Repeat(" c", 17)+" exited closed")
+	})
+}
