@@ -55,3 +55,20 @@ func TestCallsOverAClosedConnectionSaySo(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAMissingDirectoryIsToldFromAMissingProgram(t *testing.T) {
+	server := newGateway(t)
+	for _, newer := range []bool{false, true} {
+		processes := execwirev1.NewProcessServiceClient(dial(t, server.address, asReference(t, newer)))
+		_, err := processes.StartProcess(t.Context(), program("p", "/no/such"))
+		if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND {
+			t.Errorf("a missing program: %v", err)
+		}
+		nowhere := script("p", "true")
+		nowhere.GetCommand().GetDirect().WorkingDirectory = "/no/such"
+		_, err = processes.StartProcess(t.Context(), nowhere)
+		if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY {
+			t.Errorf("a missing directory: %v", err)
+		}
+	}
+}

@@ -170,6 +170,9 @@ func (h hole) events(hasExit bool, exit *execwirev1.ExitRecord, dropped uint64) 
 		end--
 	}
 	if end > h.begin {
+		if dropped == 0 { // which the server does not tell
+			dropped = maxChunkBytes * (end - h.begin)
+		}
 		events = append(events, gapEvent(end, dropped, false))
 	}
 	if hasExit {

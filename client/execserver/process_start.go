@@ -113,13 +113,27 @@ func (s *processService) startOnce(ctx context.Context, p *process, r *execwirev
 		return err
 	default:
 		s.conn.processes.drop(p)
-		return startFailure(params, err)
+		return startFailure(params, s.withDirectory(ctx, params, err))
 	}
 	if params.mustConfine && err == nil && (result.SandboxType == "" || result.SandboxType == "none") {
 		return s.refuseUnconfined(ctx, p)
 	}
 	p.started(params.mustConfine, &result)
 	return nil
+}
+
+// withDirectory tells a missing directory from a missing program, of which servers of
+// the reference say the same.
+func (s *processService) withDirectory(ctx context.Context, params *startParams, err error) error {
+	if s.conn.features().execwire || reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND {
+		return err
+	}
+	missing := s.conn.call(ctx, "fs/getMetadata", map[string]string{"path": params.Cwd}, nil)
+	if reasonOf(missing) != execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND {
+		return err
+	}
+	return statusWith(execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY,
+		"the working directory does not exist: "+status.Convert(err).Message(), map[string]string{"errno": "ENOENT"})
 }
 
 // refuseUnconfined ends a process that runs without the sandbox that was asked for.
