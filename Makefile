@@ -76,6 +76,15 @@ test-race: $(TOOLS) ## the short tests, with the race detector
 test-all: $(TOOLS) ## all tests, without the race detector
 	go test -timeout 14m -parallel $(WAITING) ./...
 
+# Servers of the reference's contract are in the tests; this is the reference itself,
+# of the newer version, as npm has it.
+REFERENCE := .cache/reference
+.PHONY: reference
+reference: ## install the reference by npm and do all with it that the SDK does
+	npm install --no-save --no-audit --no-fund --prefix $(REFERENCE) @openai/codex@0.169.0
+	EXECWIRE_REFERENCE=$(CURDIR)/$(REFERENCE)/node_modules/.bin/codex \
+		go test -count=1 -timeout 14m -v -run '^TestEveryEntrance/the_reference' ./integration
+
 # What the tests do in small, at full size: attacks of hostile clients, and streams
 # of the relay in a million scenarios.
 .PHONY: soak
