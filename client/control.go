@@ -5,8 +5,12 @@ import (
 	"iter"
 	"syscall"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/execwire/execwire/client/execserver"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -18,10 +22,27 @@ import (
 // StartDetached starts a process that nobody owns: it goes on when this program ends,
 // and its output is kept as far as the server keeps it, for [Client.Attach],
 // [Client.Follow] and [Client.ReadOutput]. The request needs a process id to be
-// repeated after a lost connection, and is not changed.
+// repeated after a lost connection, and is not changed. Servers of the exec-server
+// protocol end processes with the connection: there it is NOT_IMPLEMENTED, and nothing
+// is started.
 func (c *Client) StartDetached(ctx context.Context, process *execwirev1.StartProcessRequest) (*execwirev1.Process, error) {
+	if endsWithConnection(c.channel.ClientConnInterface) {
+		const message = "a process cannot be left behind over the exec-server protocol, where it ends with the connection: reach the server over gRPC"
+		return nil, &Error{Code: codes.Unimplemented, Reason: execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED, Message: message,
+			status: status.New(codes.Unimplemented, message)}
+	}
 	response, err := c.processes.StartProcess(ctx, process)
 	return response.GetProcess(), answered(ctx, err)
+}
+
+// endsWithConnection is whether processes end with the connection by which they were
+// started.
+func endsWithConnection(channel grpc.ClientConnInterface) bool {
+	if inner, is := channel.(confined); is {
+		return endsWithConnection(inner.ClientConnInterface)
+	}
+	_, is := channel.(*execserver.Conn)
+	return is
 }
 
 // GetProcess describes a process.
