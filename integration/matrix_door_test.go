@@ -58,6 +58,7 @@ var entrances = []entrance{
 	{name: "grpcs with a token", speaks: spokenGRPC, distant: true, open: openWithToken},
 	{name: "relay", speaks: spokenGRPC, distant: true, lasting: true, open: openRelay},
 	{name: "ws", speaks: spokenJSON, open: func(t testing.TB) *site { return openListener(t, "ws://127.0.0.1:0", nil) }},
+	{name: "stdio", speaks: spokenJSON, open: openCommand},
 	{name: "wss with a token", speaks: spokenJSON, distant: true, open: openSecureWebsocket},
 	{name: "a gateway", speaks: spokenJSON, distant: true, open: openGateway},
 	{name: "as 0.132.0", speaks: spokenOlder, distant: true, open: func(t testing.TB) *site { return openReference(t, olderContract()) }},
@@ -119,6 +120,12 @@ func (s *site) dialThrough(t testing.TB) (*client.Client, *proxy) {
 }
 
 func openInProcess(testing.TB) *site { return &site{url: daemon.LocalURL} }
+
+// openCommand has every client start a server of its own.
+func openCommand(testing.TB) *site {
+	return &site{url: "stdio:", options: []client.Option{
+		client.WithLaunchCommand(client.LaunchCommand{Argv: []string{execwire, "serve", "--listen", "stdio"}, Env: siteEnvironment})}}
+}
 
 // siteEnvironment is what policies for the environment take from.
 var siteEnvironment = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/site", "SITE=here", "SITE_TOKEN=secret", "GORACE=atexit_sleep_ms=0"}

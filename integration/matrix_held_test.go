@@ -271,7 +271,7 @@ func failedHandle(v *visit) error {
 	_, err := v.startHeld(client.Command{Argv: []string{"/no/such"}})
 	v.expectReason("a program that is not there", err, "PROGRAM_NOT_FOUND")
 	_, err = v.client.Output(v.ctx, client.Command{Argv: []string{"true"}, Dir: "/no/such"})
-	v.expectReason("a directory that is not there", err, v.reasonOfMissingDirectory())
+	v.expectReason("a directory that is not there", err, "BAD_WORKING_DIRECTORY")
 	ctx, done := context.WithCancelCause(v.ctx)
 	done(errEnough)
 	if _, err := v.client.Start(ctx, client.StartOptions{Process: client.Command{Argv: []string{"true"}}.Request()}); !errors.Is(err, errEnough) {
