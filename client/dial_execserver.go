@@ -108,6 +108,12 @@ func (w *websocket) explain(err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok { // repeats the URL
 		err = inner.Err
 	}
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return errors.New("something listens there, but without TLS: it may be ws://")
+	case strings.Contains(err.Error(), "malformed HTTP"): // net/http has no type for it
+		return errors.New("something listens there, but it speaks no HTTP: it may be grpc://")
+	}
 	return explainTLS(err, schemeWebsocket)
 }
 

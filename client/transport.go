@@ -35,7 +35,7 @@ type Transport struct {
 // Dial.
 func NewTransport(rawURL string, options ...Option) (*Transport, error) {
 	if u, err := url.Parse(rawURL); err == nil && (u.Scheme == "ws" || u.Scheme == "wss" || u.Scheme == "stdio") {
-		return nil, &URLError{URL: rawURL, Problem: "what listens there speaks JSON-RPC and not gRPC: " + howToWrite}
+		return nil, &URLError{URL: rawURL, Problem: "what listens there speaks JSON-RPC, and this is for gRPC: name its listener of grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH, or a relay"}
 	}
 	endpoint, err := parseURL(rawURL)
 	if err != nil {

@@ -36,10 +36,14 @@ type connectFlags struct {
 	tls       client.TLSFiles
 }
 
+// otherServers are those whose processes end with the command that starts them, in
+// the help of --server.
+const otherServers = ", ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND to start one, or local: for one inside this program"
+
 // addConnectFlags adds the flags that every command has that talks to a
 // server.
 func addConnectFlags(command *cobra.Command, flags *connectFlags) {
-	addFlagWithVariable(command, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND to start one, or local: for one inside this program")
+	addFlagWithVariable(command, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH"+otherServers)
 	addHubFlags(command, &flags.hubFlags)
 	addCredentialFlags(command, flags)
 	command.PreRunE = func(command *cobra.Command, _ []string) error { return flags.throughHub(command) }
@@ -94,6 +98,34 @@ func connect(ctx context.Context, flags connectFlags) (*client.Client, func(), e
 	return c, func() { _ = c.Close() }, nil
 }
 
+// needsLasting has a command refuse servers whose processes do not last.
+func needsLasting(command *cobra.Command, flags *connectFlags) {
+	server := command.Flags().Lookup("server")
+	server.Usage = strings.Replace(server.Usage, otherServers, "", 1)
+	find := command.PreRunE
+	command.PreRunE = func(command *cobra.Command, arguments []string) error {
+		if err := find(command, arguments); err != nil {
+			return err
+		}
+		return checkLasting(command, flags.server)
+	}
+}
+
+// checkLasting refuses a server at which a command finds no processes of others and
+// leaves none behind: those of a server inside this program end with it, and those of
+// the exec-server protocol with the connection that started them.
+func checkLasting(command *cobra.Command, server string) error {
+	scheme, _, _ := strings.Cut(server, ":")
+	switch scheme = strings.ToLower(scheme); scheme {
+	case "ws", "wss", launchScheme, "local":
+		return usageError(command, fmt.Errorf("processes end with the command that starts them at a server by %s: name one by grpc://, grpcs:// or unix://, or by --hub and --executor", scheme+":"))
+	}
+	return nil
+}
+
+// launchScheme is that of a server that is started by its client.
+const launchScheme = "stdio"
+
 // explainDial says why there is no server, and what to do.
 func explainDial(err error) error {
 	var dial *client.DialError
@@ -115,6 +147,9 @@ func explainDial(err error) error {
 	}
 	if strings.HasPrefix(dial.URL, "relay+") {
 		return failed(errno.Error(), startHub)
+	}
+	if strings.HasPrefix(dial.URL, launchScheme+":") {
+		return failed(errno.Error(), "name a command that is in PATH, or give its path: --server 'stdio:execwire serve --listen stdio'")
 	}
 	hint := "start a server with: execwire serve"
 	if dial.URL != daemon.DefaultListenURL {

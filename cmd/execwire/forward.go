@@ -50,7 +50,7 @@ of stdin with --until-stdin-closes, for programs that start it.`,
 	}
 	addConnectFlags(command, &flags.connect)
 	server := command.Flags().Lookup("server") // which has to be elsewhere, and speak gRPC
-	server.Usage = "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH (default $" + serverVariable + ", else none)"
+	server.Usage = "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH or relay+wss://HOST/executor/ID?role=harness (default $" + serverVariable + ", else none)"
 	f := command.Flags()
 	f.StringArrayVar(&flags.listen, "listen", nil,
 		"where to accept clients: `URL` is unix:///PATH, or grpc://HOST:PORT (loopback; port 0 takes a free one); may be repeated")

@@ -37,6 +37,7 @@ type remoteFlags struct {
 // server.
 func addRemoteFlags(command *cobra.Command, flags *remoteFlags) {
 	addServerFlags(command, &flags.connect)
+	needsLasting(command, &flags.connect)
 	command.Flags().StringVar(&flags.session, "session", "", "the `ID` of the session (default your default session)")
 }
 

@@ -131,7 +131,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.StringArrayVar(&flags.confine.writable, "writable", nil,
 		"with --sandbox workspace-write: a `directory` that it may write to, too; may be repeated")
 	f.BoolVar(&flags.confine.network, "network", false, "with --sandbox: let the process reach the network")
-	f.BoolVar(&flags.detach, "detach", false, "print the id of the process and leave it to the server")
+	f.BoolVar(&flags.detach, "detach", false, "print the id of the process and leave it to the server, reached by gRPC")
 	f.BoolVar(&flags.leaveDescendants, "leave-descendants", false,
 		"leave daemons that the process started alone when it is over; they end with the server")
 	f.BoolVar(&flags.json, "json", false, "with --detach: print an object with id and pid")

@@ -20,6 +20,9 @@ func runDetached(command *cobra.Command, flags runFlags, process *execwirev1.Sta
 	case flags.hasGrace:
 		return usageError(command, errors.New("--grace is for an owner that is lost, and --detach leaves the process without one"))
 	}
+	if err := checkLasting(command, flags.server); err != nil {
+		return err
+	}
 	if process.ProcessId == "" {
 		process.ProcessId = uuid.NewString()
 	}

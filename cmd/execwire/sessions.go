@@ -37,6 +37,7 @@ attaches), grace_seconds, when_detached, and of your own ones grants.` + remoteH
 	}
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
 	addConnectFlags(command, &flags)
+	needsLasting(command, &flags)
 	command.AddCommand(newSessionsCloseCommand(), newSessionsGrantCommand())
 	return command
 }
@@ -58,6 +59,7 @@ session, which comes back empty.` + remoteHelp,
 		},
 	}
 	addConnectFlags(command, &flags)
+	needsLasting(command, &flags)
 	return command
 }
 
@@ -94,6 +96,7 @@ back what it could.` + remoteHelp,
 		},
 	}
 	addConnectFlags(command, &flags)
+	needsLasting(command, &flags)
 	return command
 }
 
