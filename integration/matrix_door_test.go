@@ -58,7 +58,7 @@ var entrances = []entrance{
 	{name: "grpcs with a token", speaks: spokenGRPC, distant: true, open: openWithToken},
 	{name: "relay", speaks: spokenGRPC, distant: true, lasting: true, open: openRelay},
 	{name: "ws", speaks: spokenJSON, open: func(t testing.TB) *site { return openListener(t, "ws://127.0.0.1:0", nil) }},
-	{name: "stdio", speaks: spokenJSON, open: openCommand},
+	{name: "stdio", speaks: spokenJSON, distant: true, open: openCommand},
 	{name: "wss with a token", speaks: spokenJSON, distant: true, open: openSecureWebsocket},
 	{name: "a gateway", speaks: spokenJSON, distant: true, open: openGateway},
 	{name: "as 0.132.0", speaks: spokenOlder, distant: true, open: func(t testing.TB) *site { return openReference(t, olderContract()) }},
