@@ -45,6 +45,9 @@ func (a *coreAnswer) wasSaid() {
 }
 
 func (p *coreCallParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	if failed := r.messageFits(p.request); failed != nil {
+		return nil, failed
+	}
 	answer := &coreAnswer{Response: coreMessage{p.method.out.New().Interface()}}
 	if p.Method == coreReadFile {
 		leave, failed := r.bulk.enter(ctx)

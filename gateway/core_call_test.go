@@ -160,3 +160,46 @@ func TestPathsOfCoreRequests(t *testing.T) {
 		t.Errorf("a copy has the paths %v", both)
 	}
 }
+
+// TestMessagesOfTheCoreAreBounded as they are over gRPC, also where the core is in
+// the same program.
+func TestMessagesOfTheCoreAreBounded(t *testing.T) { eachCore(t, messagesAreBounded) }
+
+func messagesAreBounded(t *testing.T, cl *client) {
+	path := filepath.Join(t.TempDir(), "file")
+	large := make([]byte, 4<<20+1)
+	for _, test := range []struct {
+		method string
+		params map[string]any
+	}{
+		{"core/call", map[string]any{"method": "FileSystemService/WriteFile", "request": map[string]any{"path": path, "data": large}}},
+		{"core/stream", map[string]any{"streamId": "h", "method": "HttpService/Fetch", "request": map[string]any{"method": "GET", "url": "http://127.0.0.1:1/", "body": large}}},
+	} {
+		if refusal := cl.refused(test.method, test.params, -32005, "message_bytes"); refusal.Data["reason"] != "MESSAGE_TOO_LARGE" {
+			t.Errorf("%s is refused with %v", test.method, refusal.Data)
+		}
+	}
+	many := `{"path":"/x","sandbox":{"managed":{"fileSystem":{"restricted":{"entries":[` + strings.Repeat(`{},`, maxCoreParts) + `{}]}}}}}`
+	cl.refused("core/call", map[string]any{"method": "FileSystemService/ReadFile", "request": json.RawMessage(many)}, -32602, "more than 65536 messages")
+
+	cl.openStream("up", "FileSystemService/UploadFile", fmt.Sprintf(`{"head":{"path":%q,"mode":"UPLOAD_MODE_REPLACE"}}`, path))
+	cl.must("core/send", map[string]any{"streamId": "up", "data": large}) // in pieces
+	cl.must("core/send", map[string]any{"streamId": "up", "message": map[string]any{"data": large}})
+	cl.must("core/send", map[string]any{"streamId": "up", "message": map[string]any{"end": map[string]any{}}})
+	if got := cl.receiveStream("up"); !got.Ended {
+		t.Errorf("the upload is answered with %+v", got)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != int64(2*len(large)) {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+}
+
+// TestErrorsAboutOtherBytesAreWhole has a name that is no text be in an error.
+func TestErrorsAboutOtherBytesAreWhole(t *testing.T) {
+	cl := asksCore(newCore(t))
+	request := map[string]any{"rawPath": []byte(t.TempDir() + "/\xff")}
+	refusal := cl.refused("core/call", map[string]any{"method": "FileSystemService/GetMetadata", "request": request}, -32004, "No such file")
+	if refusal.Data["reason"] != "PATH_NOT_FOUND" || refusal.Data["status"] == nil {
+		t.Errorf("the error is %v", refusal)
+	}
+}

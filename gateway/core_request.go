@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -33,7 +35,9 @@ type coreMethod struct {
 const (
 	coreFetch    = "HttpService/Fetch"
 	coreReadFile = "FileSystemService/ReadFile"
-	coreDownload = "/execwire.v1.FileSystemService/DownloadFile" // as gRPC has it
+	// As gRPC has them.
+	coreDownload  = "/execwire.v1.FileSystemService/DownloadFile"
+	coreFetchName = "/execwire.v1.HttpService/Fetch"
 )
 
 // coreMethods are the methods of the core that clients may call, by service and
@@ -73,6 +77,9 @@ func messageType(d protoreflect.MessageDescriptor) protoreflect.MessageType {
 	return found
 }
 
+// watches is whether the method is a watch, of which a connection may have some.
+func (m *coreMethod) watches() bool { return m.waits && m.name != coreFetchName }
+
 // streams is whether the method is one of core/stream.
 func (m *coreMethod) streams() bool { return m.sends || m.receives }
 
@@ -97,12 +104,31 @@ func findCoreMethod(name string, streams bool) (*coreMethod, *jsonrpc.Error) {
 	return &known, nil
 }
 
+// maxCoreParts is how many messages may be in a message: each takes many times the
+// memory of the two bytes that it is written with. That is more than any list of the
+// contract has.
+const maxCoreParts = 1 << 16
+
+// messageFits refuses a message that the core would not take over a wire.
+func (c *connection) messageFits(m proto.Message) *jsonrpc.Error {
+	limit := c.environment.native.GetLimits().GetMessageBytes()
+	if limit == 0 || uint64(proto.Size(m)) <= limit {
+		return nil
+	}
+	failed := limitReached("message_bytes", int(limit), "bytes are in the message")
+	failed.Data = map[string]any{"reason": "MESSAGE_TOO_LARGE", "setting": "message_bytes", "limit": limit}
+	return failed
+}
+
 // parseCoreMessage reads a message in the JSON form of protobuf; nothing is the empty
 // one. What is not known of it could matter, and is refused.
 func parseCoreMessage(field string, raw json.RawMessage, of protoreflect.MessageType) (proto.Message, *jsonrpc.Error) {
 	message := of.New().Interface()
-	if len(raw) == 0 {
+	switch {
+	case len(raw) == 0:
 		return message, nil
+	case bytes.Count(raw, []byte{'{'}) > maxCoreParts:
+		return nil, invalidMember(field, fmt.Sprintf("has more than %d messages in it", maxCoreParts))
 	}
 	if err := protojson.Unmarshal(raw, message); err != nil {
 		// The text begins with spaces that are random.

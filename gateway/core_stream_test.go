@@ -125,8 +125,9 @@ func aStreamIsCancelled(t *testing.T, cl *client) {
 	if f := cl.reply(waiting); f.Error == nil || f.Error.Data["reason"] != "CALL_CANCELLED" && f.Error.Data["reason"] != "STREAM_NOT_FOUND" {
 		t.Errorf("who waited is told %s", f.raw)
 	}
+	empty := t.TempDir()
 	for i := range maxStreams {
-		cl.openStream(fmt.Sprint(i), "FileSystemService/WatchDirectory", fmt.Sprintf(`{"path":%q}`, os.TempDir()))
+		cl.openStream(fmt.Sprint(i), "FileSystemService/WalkDirectory", fmt.Sprintf(`{"path":%q}`, empty))
 	}
 	cl.refused("core/stream", map[string]any{"streamId": "w", "method": "HttpService/Fetch"}, -32005, "at most 128 streams")
 }
@@ -169,4 +170,68 @@ func TestRequestsOverHTTPAsStreams(t *testing.T) {
 	}
 	off := asksCore(newCore(t), func(_ *pipe, config *Config) { config.NoHTTP = true })
 	off.refused("core/stream", map[string]any{"streamId": "h", "method": "HttpService/Fetch"}, -32601, "switched off")
+}
+
+// TestWhatWasAskedBeforeIsCancelled has requests come that are not answered yet: it
+// is cancelled what came before, and nothing that comes after.
+func TestWhatWasAskedBeforeIsCancelled(t *testing.T) { eachCore(t, whatWasAskedBefore) }
+
+func whatWasAskedBefore(t *testing.T, cl *client) {
+	watch := map[string]any{"streamId": "w", "method": "FileSystemService/WatchDirectory", "request": map[string]any{"path": t.TempDir()}}
+	named := map[string]any{"streamId": "w"}
+	cl.must("core/stream", watch)
+	cl.receiveStream("w")
+	waiting := cl.ask("core/receive", named)
+	next := cl.ask("core/stream", watch) // when its turn comes
+	cancelled := cl.ask("core/cancel", named)
+	last := cl.ask("core/stream", watch)
+	for name, id := range map[string]string{"what waits": waiting, "what is next": next, "the end": cancelled, "what is last": last} {
+		if f := cl.reply(id); (f.Error != nil) != (id == waiting) {
+			t.Errorf("%s is answered with %s", name, f.raw)
+		}
+	}
+	if got := cl.receiveStream("w"); len(got.Responses) != 1 {
+		t.Errorf("the last watch begins with %+v", got)
+	}
+	cl.must("core/cancel", named)
+	cl.refused("core/receive", named, -32004, "unknown stream")
+	var asked []string
+	for range 2 * maxStreams { // each is gone when both are answered
+		asked = append(asked, cl.ask("core/stream", watch), cl.ask("core/cancel", named))
+	}
+	for _, id := range asked {
+		if f := cl.reply(id); f.Error != nil {
+			t.Fatalf("it is answered with %s", f.raw)
+		}
+	}
+	cl.refused("core/receive", named, -32004, "unknown stream")
+}
+
+// TestStreamsDoNotWaitForOthers has ids that look like paths.
+func TestStreamsDoNotWaitForOthers(t *testing.T) {
+	cl := asksCore(newCore(t))
+	watch := fmt.Sprintf(`{"path":%q}`, t.TempDir())
+	cl.openStream("a", "FileSystemService/WatchDirectory", watch)
+	cl.receiveStream("a")
+	waiting := cl.ask("core/receive", map[string]any{"streamId": "a"})
+	cl.openStream("a/b", "FileSystemService/WatchDirectory", watch)
+	cl.receiveStream("a/b")
+	cl.must("core/cancel", map[string]any{"streamId": "a"})
+	cl.reply(waiting)
+}
+
+// TestWatchesAsStreamsAreBounded counts them with all others.
+func TestWatchesAsStreamsAreBounded(t *testing.T) {
+	cl := asksCore(newCore(t), func(_ *pipe, config *Config) { config.Watches = 2 })
+	dir := t.TempDir()
+	cl.must("fs/watch", map[string]any{"watchId": "w", "path": dir})
+	for range 3 { // each gives its place back
+		cl.openStream("s", "FileSystemService/WatchDirectory", fmt.Sprintf(`{"path":%q}`, dir))
+		cl.refused("core/stream", map[string]any{"streamId": "more", "method": "FileSystemService/AwaitPaths"}, -32005, "watches_per_connection")
+		cl.refused("fs/watch", map[string]any{"watchId": "more", "path": dir}, -32005, "watches_per_connection")
+		cl.must("core/cancel", map[string]any{"streamId": "s"})
+	}
+	cl.openStream("s", "FileSystemService/WatchDirectory", `{}`)
+	cl.refused("core/receive", map[string]any{"streamId": "s"}, -32602, "path")
+	cl.must("fs/watch", map[string]any{"watchId": "more", "path": dir})
 }

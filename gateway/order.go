@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/url"
 	"strings"
 	"sync"
 )
@@ -84,10 +85,10 @@ func (c *connection) enter(r *request) {
 		c.watches.order.enter(&r.turn, []string{string(named.watchID())}, true)
 	}
 	if named, ok := r.call.(streamCall); ok {
-		c.streams.order.enter(&r.turn, []string{named.streamID()}, true)
+		c.streams.order.enter(&r.turn, []string{url.PathEscape(named.streamID())}, true) // no path
 	}
-	if named, ok := r.call.(*coreStreamParams); ok && named.Method == coreFetch {
-		c.httpPlaces.enter(&named.http)
+	if named, ok := r.call.(*coreStreamParams); ok {
+		c.enterStream(named)
 	}
 	switch named := r.call.(type) {
 	case processCall:
@@ -97,6 +98,8 @@ func (c *connection) enter(r *request) {
 		c.files.enter(&r.turn, paths, changes)
 	case *httpRequestParams:
 		c.httpPlaces.enter(named)
+	case *coreCancelParams:
+		c.streams.cancel(named.StreamID)
 	}
 }
 

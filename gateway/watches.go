@@ -47,6 +47,8 @@ type watches struct {
 
 	mu   sync.Mutex
 	byID map[watchID]*watch // guarded by mu
+
+	streams int // guarded by mu; watches that are streams of the core
 }
 
 // watch is one of them.
@@ -69,14 +71,37 @@ func (w *watches) reserve(id watchID) (*watch, *jsonrpc.Error) {
 	switch {
 	case w.byID[id] != nil:
 		return nil, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "watch %s already exists", id)
-	case len(w.byID) >= w.limit:
-		return nil, limitReached("watches_per_connection", w.limit, "watches are there")
+	case w.isFull():
+		return nil, w.full()
 	case w.byID == nil:
 		w.byID = make(map[watchID]*watch)
 	}
 	new := &watch{id: id, ended: make(chan struct{})}
 	w.byID[id] = new
 	return new, nil
+}
+
+// isFull is whether there may be no more. mu is held.
+func (w *watches) isFull() bool { return len(w.byID)+w.streams >= w.limit }
+
+func (w *watches) full() *jsonrpc.Error {
+	return limitReached("watches_per_connection", w.limit, "watches are there")
+}
+
+// enterStream takes the place of a watch for a stream of the core, until leave is
+// called; calls but the first do nothing.
+func (w *watches) enterStream() (leave func(), failed *jsonrpc.Error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isFull() {
+		return nil, w.full()
+	}
+	w.streams++
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.streams--
+	}), nil
 }
 
 func (w *watches) find(id watchID) *watch {
