@@ -150,8 +150,8 @@ export class FileSystem {
     const to = createWriteStream(partial, { flags: "wx" });
     const closed = finished(to);
     closed.catch(() => undefined);
+    const pieces = this.download(path, options);
     try {
-      const pieces = this.download(path, options);
       for (;;) {
         const piece = await pieces.next();
         if (piece.done) {
@@ -165,6 +165,7 @@ export class FileSystem {
         }
       }
     } catch (error) {
+      await pieces.return(undefined as never).catch(() => undefined); // what failed is told
       to.destroy();
       await rm(partial, { force: true });
       throw error;

@@ -1,6 +1,6 @@
 /** A queue whose shift does not move what is left. */
 export class Queue<T> {
-  private items: T[] = [];
+  private items: (T | undefined)[] = [];
   private head = 0;
 
   push(item: T): void {
@@ -8,7 +8,8 @@ export class Queue<T> {
   }
 
   shift(): T | undefined {
-    const item = this.items[this.head++];
+    const item = this.items[this.head];
+    this.items[this.head++] = undefined; // it is kept by whoever takes it, and not here
     if (this.head >= this.items.length) {
       this.items = [];
       this.head = 0;

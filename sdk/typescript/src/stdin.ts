@@ -94,6 +94,7 @@ export class StdinBuffer {
       }
       this.ended = true;
       this.wake();
+      this.checkShort(this.accepted);
     });
     this.queue = turn.catch(() => undefined);
     return turn;
@@ -162,8 +163,8 @@ export class StdinBuffer {
         continue;
       }
       const length = Math.min(room, blockBytes, data.length - from);
-      // The caller may use its memory again.
-      this.push(data.slice(from, from + length));
+      // The caller may use its memory again; slice of a Buffer would not copy.
+      this.push(new Uint8Array(data.subarray(from, from + length)));
       from += length;
     }
   }

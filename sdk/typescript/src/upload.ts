@@ -258,7 +258,7 @@ class Source {
       this.reopen = (from) => [bytes.subarray(from)][Symbol.iterator]();
     } else if ("file" in content) {
       const { file } = content;
-      this.reopen = (start) => createReadStream(file, { start, highWaterMark: 8 * pieceBytes })[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
+      this.reopen = (from) => readFile(file, from);
     } else {
       this.iterator = Symbol.asyncIterator in content ? content[Symbol.asyncIterator]() : content[Symbol.iterator]();
     }
@@ -310,7 +310,7 @@ class Source {
     let piece = this.rest.subarray(0, pieceBytes);
     this.rest = this.rest.subarray(pieceBytes);
     if (!this.reopen) {
-      piece = piece.slice(); // whoever gave it may use its memory again
+      piece = new Uint8Array(piece); // whoever gave it may use its memory again
       this.kept.push(piece);
       this.keptBytes += piece.length;
     }
@@ -320,4 +320,9 @@ class Source {
   stop(): void {
     void Promise.resolve(this.iterator?.return?.()).catch(() => undefined); // there is nobody left to tell
   }
+}
+
+/** Opens a file when it is first asked for a piece: until then nobody could be told that it failed, and nobody would close it. */
+async function* readFile(file: string, start: number): AsyncGenerator<Uint8Array> {
+  yield* createReadStream(file, { start, highWaterMark: 8 * pieceBytes }) as AsyncIterable<Uint8Array>;
 }
