@@ -111,6 +111,7 @@ export class Client implements AsyncDisposable {
    * its id.
    */
   async start(argv: readonly string[], options: StartOptions = {}): Promise<Process> {
+    options.signal?.throwIfAborted();
     const piped = (options.stdin ?? "pipe") === "pipe";
     const request = startRequest(argv, options, piped, this.sandbox);
     const run = this.own(create(RunStartSchema, { process: request }), false, 0, options);
@@ -125,6 +126,7 @@ export class Client implements AsyncDisposable {
     if (processId === "") {
       throw new UsageError("the id of the process is empty");
     }
+    options.signal?.throwIfAborted();
     const start = create(RunStartSchema, { process: { processId, sessionId: options.sessionId ?? "" } });
     return this.owned(this.own(start, true, options.afterSeq ?? 0, options), true, options.signal);
   }

@@ -66,6 +66,8 @@ export class EventTracker {
   resumed = 0;
   private record: ExitRecord | undefined;
   private dropped = 0;
+  /** Up to where a stream tells again what was taken; undefined while none does. */
+  private again: number | undefined;
   private readonly streams: Record<StreamName, StreamState> = {
     stdout: { offset: 0, gap: false, joined: false },
     stderr: { offset: 0, gap: false, joined: false },
@@ -101,6 +103,11 @@ export class EventTracker {
     if (process.state === ProcessState.CLOSED && Number(process.lastSeq) === this.last && this.record) {
       this.closed = true;
     }
+  }
+
+  /** Says that a stream begins that tells all behind a seq, which may have been taken meanwhile. */
+  resume(afterSeq: number): void {
+    this.again = afterSeq < this.last ? this.last : undefined;
   }
 
   /** Takes one event; undefined of one that was taken before, or whose kind is not known. */
@@ -184,7 +191,13 @@ export class EventTracker {
     stream.offset = total;
   }
 
-  private skip(seq: number, gap: GapEvent): GapEvent {
+  private skip(seq: number, gap: GapEvent): GapEvent | undefined {
+    if (this.again === this.last && seq === 0) {
+      if (gap.firstAvailableSeq <= this.last + 1) {
+        return undefined;
+      }
+      gap = { ...gap, upperBound: true }; // it counts what was taken too
+    }
     if (seq !== 0 || gap.firstAvailableSeq <= this.last + 1 || this.closed) {
       throw new ProtocolError(`a gap up to seq ${gap.firstAvailableSeq} after seq ${this.last}`);
     }

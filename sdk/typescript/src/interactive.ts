@@ -26,10 +26,11 @@ export async function interactive(client: Client, argv: readonly string[], optio
   await using child = await client.start(argv, { ...start, env, terminal: size ?? sizeNow() });
   const resized = (): void => void child.resize(sizeNow()).catch(() => undefined); // it may have ended
   const raw = input.isTTY === true && input.setRawMode !== undefined;
+  let joined = true;
   // A process that has ended takes no keys.
   const pressed = (keys: string | Uint8Array): void => {
     input.pause();
-    child.write(keys).then(() => input.resume(), () => undefined);
+    child.write(keys).then(() => joined && input.resume(), () => undefined);
   };
   const ended = (): void => void child.closeStdin().catch(() => undefined);
   if (raw) {
@@ -46,6 +47,7 @@ export async function interactive(client: Client, argv: readonly string[], optio
     }
     return child.exit as Exit;
   } finally {
+    joined = false;
     output.off("resize", resized);
     input.off("data", pressed);
     input.off("end", ended);

@@ -63,7 +63,8 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   private readonly streams: ProcessStreams;
   private taking = false;
   private waiting = 0;
-  private discarding = false;
+  /** Ends dropping what nobody takes; undefined while that is not done. */
+  private discarding: { readonly stop: AbortController; readonly over: Promise<void> } | undefined;
   private closing: Promise<void> | undefined;
 
   /** @internal */
@@ -202,6 +203,10 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
       await abortable(this.run.finished, options.signal);
     } finally {
       this.waiting--;
+      if (this.waiting === 0 && this.discarding) {
+        this.discarding.stop.abort();
+        await this.discarding.over; // whoever takes the output next may do so at once
+      }
     }
     return this.run.exit as Exit;
   }
@@ -295,24 +300,25 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     if (this.waiting === 0 || this.discarding) {
       return;
     }
-    this.discarding = true;
-    setImmediate(() => {
-      this.discarding = false;
-      if (this.waiting > 0 && !this.taking && !this.run.closed) {
-        void this.discard();
-      }
-    });
+    const stop = new AbortController();
+    this.discarding = { stop, over: this.discard(stop.signal) };
   }
 
-  private async discard(): Promise<void> {
+  private async discard(signal: AbortSignal): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
     try {
-      for await (const _ of this.events()) {
-        if (this.waiting === 0) {
-          return;
+      while (!this.taking && !this.run.closed && !signal.aborted) {
+        for await (const _ of this.events({ signal })) {
+          // Nobody wants it.
         }
       }
     } catch {
-      return; // whoever waits is told
+      return; // whoever waits is told, or has given up
+    } finally {
+      this.discarding = undefined;
+      if (this.waiting > 0 && !this.run.closed && signal.aborted) {
+        this.discardSoon(); // somebody has begun to wait meanwhile
+      }
     }
   }
 

@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { Acknowledger } from "./acknowledger.js";
-import { ClosedError, ExecwireError, LostError, ProtocolError } from "./errors.js";
+import { ClosedError, ConnectionError, ExecwireError, LostError, ProtocolError } from "./errors.js";
 import { EventTracker } from "./events.js";
 import type { Exit } from "./exit.js";
 import { ErrorReason } from "./gen/execwire/v1/error_pb.js";
@@ -59,7 +59,7 @@ export class Run {
   readonly started: Promise<Process>;
   /** Settles when no more events will come: it never rejects. */
   readonly over: Promise<void>;
-  /** Resolves when the closed event was taken; rejects when whoever takes events is told that it will not come. */
+  /** Resolves when the closed event was taken; rejects when whoever takes events is told that it will not come, or the run is ended by this side. */
   readonly finished: Promise<void>;
   /** Why events end before the closed one; undefined while they have not, or need not. */
   failure: unknown;
@@ -78,9 +78,11 @@ export class Run {
   private pending = new Queue<EventMessage>();
   private pendingBytes = 0;
   private receivedSeq: number;
+  /** Behind which seq the stream tells what happened. */
+  private resumedAt: number;
   private receivedClosed = false;
   private receivedExit: EventMessage | undefined;
-  private takers: (() => void)[] = [];
+  private readonly takers = new Set<() => void>();
   private readers: (() => void)[] = [];
 
   private readonly acknowledger: Acknowledger;
@@ -92,7 +94,7 @@ export class Run {
     this.processId = process?.processId ?? "";
     this.sessionId = process?.sessionId ?? "";
     this.tracker = new EventTracker(this.processId, options.afterSeq);
-    this.receivedSeq = options.afterSeq;
+    this.receivedSeq = this.resumedAt = options.afterSeq;
     this.acknowledger = new Acknowledger(() => this.wake());
     this.stdin = new StdinBuffer(process?.io?.io.case === "terminal", () => this.wake());
     this.stopping = new LinkedSignal(rpc.lifetime);
@@ -169,10 +171,11 @@ export class Run {
     return new Promise((resolve) => {
       const done = (): void => {
         signal?.removeEventListener("abort", done);
+        this.takers.delete(done);
         resolve();
       };
       signal?.addEventListener("abort", done, { once: true });
-      this.takers.push(done);
+      this.takers.add(done);
     });
   }
 
@@ -249,7 +252,8 @@ export class Run {
         }
       }
     } catch (error) {
-      this.failure ??= error;
+      // The way to the server is gone for good.
+      this.failure ??= error instanceof ConnectionError && this.sentAt !== undefined ? this.lostError(error) : error;
     }
     this.end();
   }
@@ -260,6 +264,10 @@ export class Run {
     this.acknowledger.stop();
     if (this.detached) {
       this.failure ??= new ClosedError("the process was detached from");
+    }
+    if (this.detached || this.stopping.signal.aborted) {
+      // Whoever took events may never ask for the next one.
+      this.finish.reject(this.failure ?? this.stopping.signal.reason);
     }
     this.settle.reject(this.failure ?? new ProtocolError("the run ended before the process was started"));
     this.stdin.fail(
@@ -333,13 +341,14 @@ export class Run {
     if (!this.isStarted && !found) {
       return create(RunProcessRequestSchema, { message: { case: "start", value: start } });
     }
+    this.resumedAt = this.tracker.last;
     return create(RunProcessRequestSchema, {
       message: {
         case: "resume",
         value: {
           sessionId: this.sessionId,
           processId: this.processId,
-          afterSeq: BigInt(this.tracker.last),
+          afterSeq: BigInt(this.resumedAt),
           ...(start.grace && { grace: start.grace }),
         },
       },
@@ -405,6 +414,7 @@ export class Run {
     this.pending = new Queue();
     this.pendingBytes = 0;
     this.receivedSeq = this.tracker.last;
+    this.tracker.resume(this.resumedAt);
     this.acknowledger.resume(Number(started.outputWindowBytes), Number(started.outputWindowEvents));
     if (this.options.found) {
       this.tracker.meet(process);
@@ -515,7 +525,7 @@ export class Run {
   }
 
   private wakeTakers(): void {
-    for (const wake of this.takers.splice(0)) {
+    for (const wake of [...this.takers]) {
       wake();
     }
   }

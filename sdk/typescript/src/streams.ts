@@ -1,4 +1,5 @@
 import { Readable, Writable } from "node:stream";
+import { ClosedError } from "./errors.js";
 import type { Process } from "./process.js";
 
 /** The streams of a process as those of Node.js, made when they are first asked for. */
@@ -34,16 +35,20 @@ export class ProcessStreams {
   }
 
   input(): Writable {
-    this.stdin ??= new Writable({
+    if (this.stdin) {
+      return this.stdin;
+    }
+    const stream = new Writable({
       decodeStrings: true,
       write: (chunk: Buffer, _encoding, done) => {
-        this.process.write(chunk).then(() => done(), done);
+        this.process.write(chunk).then(() => done(), (error: unknown) => end(stream, error));
       },
       final: (done) => {
-        this.process.closeStdin().then(() => done(), done);
+        this.process.closeStdin().then(() => done(), (error: unknown) => end(stream, error));
       },
     });
-    return this.stdin;
+    this.stdin = stream;
+    return stream;
   }
 
   private drained(name: "stdout" | "stderr"): void {
@@ -71,9 +76,14 @@ export class ProcessStreams {
     } catch (error) {
       for (const stream of [this.stdout, this.stderr]) {
         if (stream && !stream.destroyed) {
-          stream.destroy(error as Error);
+          end(stream, error);
         }
       }
     }
   }
+}
+
+/** Ends a stream that cannot go on. That its process was closed by this side is an error for those alone who listen for errors: it would end the program otherwise. */
+function end(stream: Readable | Writable, error: unknown): void {
+  stream.destroy(error instanceof ClosedError && stream.listenerCount("error") === 0 ? undefined : (error as Error));
 }

@@ -189,6 +189,37 @@ test("both directions arrive exactly once and in order, wherever streams break",
   assert.ok(resumed > 40, `streams were resumed ${resumed} times only`);
 });
 
+test("a gap that is taken while the process is taken up is not told twice", async () => {
+  for (const [again, wanted] of [
+    [5, ["gap 5", "5", "exited", "closed"]],
+    [9, ["gap 5", "gap 9, at most", "9", "exited", "closed"]],
+  ] as const) {
+    const gap = (first: number): EventMessage =>
+      create(ProcessEventSchema, { event: { case: "gap", value: { firstAvailableSeq: BigInt(first), droppedBytes: BigInt(first) } } });
+    let [streams, taken] = [0, (): void => undefined];
+    const whenTaken = new Promise<void>((resolve) => (taken = resolve));
+    const run = owner(async function* (requests) {
+      const { value } = await requests[Symbol.asyncIterator]().next();
+      if (streams++ === 0) {
+        yield started(0, 100);
+        yield told(gap(5));
+        throw cut();
+      }
+      const { message } = value as RunProcessRequest;
+      assert.equal(message.case === "resume" && message.value.afterSeq, 0n);
+      taken();
+      await new Promise((resolve) => setImmediate(resolve)); // it is taken before the answer comes
+      yield started(0, 100);
+      yield told(gap(again), output(again, again, Buffer.from("abc")), exited(again + 1), closed(again + 2, again + 3));
+    });
+    await whenTaken;
+    const said = (await events(run)).map((e) =>
+      e.type === "gap" ? `gap ${e.firstAvailableSeq}${e.upperBound ? ", at most" : ""}` : e.type === "output" ? `${e.seq}` : e.type,
+    );
+    assert.deepEqual(said, wanted);
+  }
+});
+
 test("a server that breaks the contract is not believed", async () => {
   const data = Buffer.from("abc");
   for (const [problem, responses] of [
