@@ -11,17 +11,29 @@ const endTimeoutMs = 10_000;
 /** How much of what a helper says on stderr is kept, to be told when it ends early. */
 const keptBytes = 4096;
 
+/** The directories of all that run. A program need not close what it connects to. */
+const directories = new Set<string>();
+
+function cleanUp(): void {
+  for (const directory of directories) {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
 /** A program of execwire that runs for a client: a local server, or a way through a relay. */
 export class Helper {
   /** The unix socket at which it listens. */
   readonly socket: string;
   private said = "";
-  private readonly ended: Promise<string>;
-  private readonly cleanUp = (): void => rmSync(this.directory, { recursive: true, force: true });
+  /** Resolves when it has ended, with how. */
+  readonly ended: Promise<string>;
 
   private constructor(private readonly child: ChildProcess, private readonly directory: string) {
     this.socket = join(directory, "socket");
-    process.once("exit", this.cleanUp); // a program need not close what it connects to
+    if (directories.size === 0) {
+      process.on("exit", cleanUp);
+    }
+    directories.add(directory);
     child.stderr?.on("data", (text: Buffer) => (this.said = (this.said + text.toString()).slice(-keptBytes)));
     this.ended = new Promise((resolve) => {
       child.once("error", (error) => resolve(error.message));
@@ -43,7 +55,8 @@ export class Helper {
     const program = binary ?? process.env["EXECWIRE_BIN"] ?? "execwire";
     // Nobody else may enter what mkdtemp makes.
     const directory = await mkdtemp(join(tmpdir(), "execwire-"));
-    const child = spawn(program, args(`unix://${join(directory, "socket")}`), { stdio: ["pipe", "pipe", "pipe"] });
+    // In a group of its own: Ctrl-C is for this program alone, which may have to end processes first.
+    const child = spawn(program, args(`unix://${join(directory, "socket")}`), { stdio: ["pipe", "pipe", "pipe"], detached: true });
     child.stdin?.on("error", () => undefined);
     const helper = new Helper(child, directory);
     try {
@@ -59,8 +72,11 @@ export class Helper {
   private async ready(signal: AbortSignal | undefined): Promise<void> {
     const lines = createInterface({ input: this.child.stdout as NodeJS.ReadableStream });
     const listening = new Promise<undefined>((resolve) => lines.once("line", () => resolve(undefined)));
-    const aborted = new Promise<string>((resolve) => signal?.addEventListener("abort", () => resolve("aborted"), { once: true }));
+    let abort: () => void = () => undefined;
+    const aborted = new Promise<string>((resolve) => (abort = () => resolve("aborted")));
+    signal?.addEventListener("abort", abort, { once: true });
     const failed = await Promise.race([listening, this.ended, aborted]);
+    signal?.removeEventListener("abort", abort);
     if (failed !== undefined) {
       const why = this.said.trim();
       throw new Error(why ? `${failed}: ${why}` : failed);
@@ -81,7 +97,10 @@ export class Helper {
     const timer = setTimeout(() => this.child.kill("SIGKILL"), endTimeoutMs);
     await this.ended;
     clearTimeout(timer);
-    process.off("exit", this.cleanUp);
     await rm(this.directory, { recursive: true, force: true });
+    directories.delete(this.directory);
+    if (directories.size === 0) {
+      process.off("exit", cleanUp);
+    }
   }
 }

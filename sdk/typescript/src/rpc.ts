@@ -36,10 +36,15 @@ export class Rpc {
 
   /** Ends all calls, and refuses later ones, with ClosedError. */
   close(): void {
-    this.closing.abort(new ClosedError("the client was closed"));
+    this.fail(new ClosedError("the client was closed"));
   }
 
-  /** Aborts when the client is closed. */
+  /** Ends all calls, and refuses later ones, for a reason. The first one stays. */
+  fail(reason: unknown): void {
+    this.closing.abort(reason);
+  }
+
+  /** Aborts when the client is closed, or the way to the server is gone for good. */
   get lifetime(): AbortSignal {
     return this.closing.signal;
   }

@@ -1,0 +1,184 @@
+// What callers do at the edges: memory that is used again, waits that are given up, streams
+// that nobody reads, and programs that end with a process at hand.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { stat } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { test } from "node:test";
+import { setImmediate as tick } from "node:timers/promises";
+import { createRouterTransport } from "@connectrpc/connect";
+import { ClosedError, connect, ConnectionError, launch, LostError, ReadError } from "execwire";
+import { FileSystemService } from "execwire/v1";
+import { FileSystem } from "#dist/files.js";
+import { Rpc } from "#dist/rpc.js";
+import { after, binary, client, dial, directory, Proxy, serve } from "./fixture.js";
+
+test("memory that was written is the caller's to use again", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const c = await dial(t, proxy.url);
+  const blocks = 60;
+  await using p = await c.start(["sha256sum"]);
+  const block = Buffer.alloc(40_000);
+  const hash = createHash("sha256");
+  for (let i = 0; i < blocks; i++) {
+    block.fill(i);
+    hash.update(block);
+    await p.write(block);
+  }
+  await p.closeStdin();
+  const digest = hash.digest("hex");
+  assert.equal((await p.communicate()).stdoutText, `${digest}  -\n`);
+
+  async function* pieces(): AsyncGenerator<Uint8Array> {
+    for (let i = 0; i < blocks; i++) {
+      block.fill(i);
+      if (i === blocks - 1) {
+        proxy.cut(); // what was sent is sent again
+      }
+      yield block;
+    }
+  }
+  const file = join(directory(t), "file");
+  await c.files.write(file, pieces());
+  assert.equal(createHash("sha256").update(readFileSync(file)).digest("hex"), digest);
+});
+
+test("a wait that is given up takes nothing", async (t) => {
+  const c = await client(t);
+  await using p = await c.start(["sh", "-c", "read x; echo said"]);
+  for (let i = 0; i < 3; i++) {
+    const stop = new AbortController();
+    const waited = assert.rejects(p.wait({ signal: stop.signal }), /enough/);
+    await tick();
+    stop.abort(new Error("enough"));
+    await waited;
+    const events = p.events({ signal: AbortSignal.abort(new Error("not now")) });
+    await assert.rejects(events.next(), /not now/);
+  }
+  await p.write("\n");
+  assert.equal((await p.communicate()).stdoutText, "said\n");
+});
+
+test("closing ends a wait for a process whose output somebody has stopped to take", async (t) => {
+  const c = await client(t);
+  const p = await c.start(["cat", "/dev/zero"]);
+  await p.output().next();
+  const waited = assert.rejects(p.wait(), ClosedError);
+  const { url } = await serve(t);
+  const other = await connect(url);
+  const q = await other.start(["cat", "/dev/zero"]);
+  await q.output().next();
+  const alsoWaited = assert.rejects(q.wait(), ClosedError);
+  await Promise.all([p.close(), other.close()]);
+  await Promise.all([waited, alsoWaited]);
+});
+
+test("closing ends the streams of a process without an error that nobody listens for", async (t) => {
+  const c = await client(t);
+  const p = await c.start(["sh", "-c", "echo said; exec sleep 1000"]);
+  await new Promise((resolve) => p.stdout.once("data", resolve));
+  const closed = [p.stdout, p.stdin].map((stream) => new Promise((resolve) => stream.once("close", resolve)));
+  p.stdin.write(new Uint8Array(3_000_000)); // more than anybody takes
+  await c.close();
+  await Promise.all(closed);
+});
+
+test("a start that was aborted before it starts nothing", async (t) => {
+  const c = await client(t);
+  const reason = new Error("not wanted");
+  await assert.rejects(c.start(["sleep", "1000"], { signal: AbortSignal.abort(reason) }), reason);
+  for await (const { processId } of c.processes()) {
+    assert.fail(`${processId} was started`);
+  }
+});
+
+test("a file that cannot be read fails its upload, however late it is asked for", async () => {
+  const transport = createRouterTransport(({ service }) =>
+    service(FileSystemService, {
+      uploadFile: async (requests) => {
+        const iterator = requests[Symbol.asyncIterator]();
+        await iterator.next();
+        await stat("/").then(() => tick()); // the file would have been opened meanwhile
+        await iterator.next();
+        return {};
+      },
+    }),
+  );
+  const files = new FileSystem(new Rpc(transport, 0), undefined);
+  await assert.rejects(files.upload("/to", { file: "/no/such/file" }), ReadError);
+});
+
+test("a download that cannot be kept ends its stream", async (t) => {
+  const c = await client(t);
+  const dir = directory(t);
+  const large = join(dir, "large");
+  const { stdoutText } = await c.run(["sh", "-c", `head -c 4000000 /dev/zero >${large}; echo $PPID`]);
+  for (let i = 0; i < 5; i++) {
+    await assert.rejects(c.files.downloadFile(large, join(dir, "none/to")), { code: "ENOENT" });
+  }
+  await until(() => !openFiles(Number(stdoutText)).includes(large));
+});
+
+test("a helper that ends fails at once all that goes on, and what comes later", async (t) => {
+  const c = await launch({ binary, resumeForMs: 1e9 });
+  after(t, () => c.close());
+  await using p = await c.start(["sh", "-c", "echo $PPID; cat"], { graceMs: 3_600_000 });
+  let server = 0;
+  for await (const { data } of p.output()) {
+    server = Number(Buffer.from(data).toString());
+    break;
+  }
+  const waited = assert.rejects(p.wait(), (error: unknown) => error instanceof LostError && error.cause instanceof ConnectionError);
+  const looked = assert.rejects(c.waitFor(p.id, { exit: true }), ConnectionError);
+  process.kill(server, "SIGKILL");
+  await Promise.all([waited, looked]);
+  await assert.rejects(c.run(["true"]), ConnectionError);
+  await assert.rejects(c.files.stat("/"), ConnectionError);
+});
+
+test("a program that is killed leaves neither its server nor the processes of it", async (t) => {
+  const script = `
+    import { launch } from "execwire";
+    const c = await launch({ binary: ${JSON.stringify(binary)} });
+    const p = await c.start(["sh", "-c", "echo $PPID $$; exec sleep 1000"]);
+    for await (const { data } of p.output()) process.stdout.write(data);`;
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", script], { stdio: ["ignore", "pipe", "inherit"] });
+  after(t, () => child.kill("SIGKILL"));
+  const line = await new Promise<string>((resolve) => createInterface({ input: child.stdout }).once("line", resolve));
+  const [server, started] = line.split(" ").map(Number) as [number, number];
+  assert.notEqual(groupOf(server), groupOf(child.pid as number), "Ctrl-C would end the server with the program");
+  child.kill("SIGKILL");
+  await until(() => !runs(server) && !runs(started));
+});
+
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) {
+    await tick();
+  }
+}
+
+function runs(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+function groupOf(pid: number): number {
+  return Number(readFileSync(`/proc/${pid}/stat`, "utf8").replace(/.*\) /s, "").split(" ")[2]);
+}
+
+function openFiles(pid: number): string[] {
+  return readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+    try {
+      return [readlinkSync(`/proc/${pid}/fd/${fd}`)];
+    } catch {
+      return []; // closed meanwhile
+    }
+  });
+}
