@@ -70,11 +70,25 @@ func (p *Process) Info() *execwirev1.Process { return p.info }
 // wrap the cause of ctx.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	defer p.feed.discard()()
+	if !p.awaitEnd(ctx) {
+		return Exit{ProcessID: p.ID()}, fmt.Errorf("failed to wait to the end: %w", context.Cause(ctx))
+	}
+	return p.exit, p.err
+}
+
+// awaitEnd blocks until nothing is left of the run, or ctx is done before that, which
+// is false.
+func (p *Process) awaitEnd(ctx context.Context) bool {
 	select {
 	case <-p.over:
-		return p.exit, p.err
+		return true
 	case <-ctx.Done():
-		return Exit{ProcessID: p.ID()}, fmt.Errorf("failed to wait to the end: %w", context.Cause(ctx))
+	}
+	select {
+	case <-p.over:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -134,15 +148,13 @@ func (p *Process) control(ctx context.Context, call func(context.Context) error)
 // ctx.
 func (p *Process) Detach(ctx context.Context) error {
 	p.detach()
-	select {
-	case <-p.over:
-		if errors.Is(p.err, ErrDetached) {
-			return nil
-		}
-		return p.err
-	case <-ctx.Done():
+	switch {
+	case !p.awaitEnd(ctx):
 		return fmt.Errorf("failed to detach to the end: %w", context.Cause(ctx))
+	case errors.Is(p.err, ErrDetached):
+		return nil
 	}
+	return p.err
 }
 
 // errProcessClosed is what calls of a Process fail with after its Close.
@@ -257,7 +269,7 @@ func begin(ctx context.Context, r *run, input *processInput, afterSeq uint64, op
 	p := &Process{
 		client:  r.client,
 		ref:     ProcessRef{SessionID: start.GetSessionId(), ProcessID: start.GetProcessId()},
-		feed:    newProcessFeed(afterSeq, options.KeepBytes, &r.acks),
+		feed:    newProcessFeed(afterSeq, options.KeepBytes, &r.acks, detach),
 		input:   input,
 		detach:  sync.OnceFunc(func() { close(detach) }),
 		cancel:  cancel,
@@ -277,8 +289,9 @@ func begin(ctx context.Context, r *run, input *processInput, afterSeq uint64, op
 	case <-p.over:
 	case <-ctx.Done():
 		cancel(context.Cause(ctx))
-		<-p.over
-		return nil, p.err
+		if <-p.over; p.err != nil {
+			return nil, p.err
+		}
 	}
 	select {
 	case <-p.started: // and closed already

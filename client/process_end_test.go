@@ -301,3 +301,17 @@ func TestAProcessWithoutInputTakesNone(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatHasEndedIsSaidThoughTheContextIsDone(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{})
+		p.close(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 {
+			if _, err := process.Wait(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

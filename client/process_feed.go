@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -29,8 +30,10 @@ type processFeed struct {
 	keep int
 	// acks is told what was taken.
 	acks *acknowledger
-	// room is signalled when there may be room for more.
-	room chan struct{}
+	// room is signalled when there may be room for more; unbounded is closed when
+	// none is needed: what comes yet is the rest of a window.
+	room      chan struct{}
+	unbounded <-chan struct{}
 
 	mu    sync.Mutex
 	items []feedItem // guarded by mu; those that are held or kept, oldest first
@@ -69,7 +72,7 @@ type feedReader struct {
 	taken, given uint64
 }
 
-func newProcessFeed(afterSeq uint64, keep int, acks *acknowledger) *processFeed {
+func newProcessFeed(afterSeq uint64, keep int, acks *acknowledger, unbounded <-chan struct{}) *processFeed {
 	switch {
 	case keep == 0:
 		keep = DefaultKeepBytes
@@ -77,32 +80,33 @@ func newProcessFeed(afterSeq uint64, keep int, acks *acknowledger) *processFeed 
 		keep = 0
 	}
 	return &processFeed{
-		keep: keep, acks: acks, room: make(chan struct{}, 1), news: make(chan struct{}),
+		keep: keep, acks: acks, room: make(chan struct{}, 1), unbounded: unbounded, news: make(chan struct{}),
 		readers: map[*feedReader]struct{}{}, start: afterSeq, before: afterSeq, last: afterSeq,
 	}
 }
 
 // add appends an event, after which everything up to after was told. It blocks
-// while there is no room, until done.
+// while there is no room, until done, when the stream brings no more, or the process
+// is given up, when the end of the stream comes behind what is not read. What was
+// received is added in any case.
 func (f *processFeed) add(event *execwirev1.ProcessEvent, after uint64, done <-chan struct{}) {
 	item := feedItem{event: event, after: after, size: eventBytes + len(event.GetOutput().GetData())}
-	for !f.push(item) {
+	for limit := MaxUntakenBytes; !f.push(item, limit); {
 		select {
 		case <-f.room:
+		case <-f.unbounded:
+			limit = math.MaxInt
 		case <-done:
-			// What was received is not given up: the stream is over, and brings no more.
-			f.mu.Lock()
-			f.append(item)
-			f.mu.Unlock()
-			return
+			limit = math.MaxInt
 		}
 	}
 }
 
-func (f *processFeed) push(item feedItem) bool {
+// push appends an item unless more than limit is untaken.
+func (f *processFeed) push(item feedItem, limit int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.untaken > MaxUntakenBytes {
+	if f.untaken > limit {
 		return false
 	}
 	f.append(item)
@@ -162,13 +166,14 @@ func (f *processFeed) resumed() {
 	}
 }
 
-// enter begins to read behind a seq.
+// enter begins to read behind a seq. What is before it counts as taken.
 func (f *processFeed) enter(seq uint64) *feedReader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seq = min(max(seq, f.start), f.last)
 	r := &feedReader{taken: seq, given: seq}
 	f.readers[r] = struct{}{}
+	f.advance()
 	return r
 }
 
@@ -199,7 +204,7 @@ func (f *processFeed) discard() func() {
 // next blocks until there is an event for a reader, and returns it; nothing when
 // the process has closed. What was given before counts as taken.
 func (f *processFeed) next(ctx context.Context, r *feedReader) (Event, error) {
-	for {
+	for ctx.Err() == nil {
 		event, news, err := f.give(r)
 		if news == nil {
 			return event, err
@@ -207,9 +212,9 @@ func (f *processFeed) next(ctx context.Context, r *feedReader) (Event, error) {
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("failed to read to the end: %w", context.Cause(ctx))
 		}
 	}
+	return nil, fmt.Errorf("failed to read to the end: %w", context.Cause(ctx))
 }
 
 // give returns the next event, or what to wait for.
@@ -228,7 +233,7 @@ func (f *processFeed) give(r *feedReader) (Event, <-chan struct{}, error) {
 	case !f.ended:
 		f.awaited = true
 		return nil, f.news, nil
-	case f.err != nil:
+	case f.err != nil && !f.hasClosed():
 		return &FailedEvent{Err: f.err, after: r.given}, nil, f.err
 	}
 	return nil, nil, nil

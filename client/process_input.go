@@ -51,11 +51,13 @@ func (p *Process) CloseStdin() error {
 // errExpired is why a processInput ended with the process.
 var errExpired = errors.New("the process is over")
 
-// processInput passes what is written to the one who reads, without keeping it.
+// processInput passes what is written to the one who reads, without keeping it. What
+// was written, or ended, is known to the pump when that is over: a process that is
+// given up afterwards gets it.
 type processInput struct {
 	writing chan struct{} // holds a token while somebody writes
 	offered chan []byte   // from who writes to who reads
-	took    chan int      // how much of that
+	took    chan int      // how much of that the pump has
 	ended   chan struct{} // closed when nothing more is written
 	refused chan struct{} // closed when nobody reads any more
 	expired chan struct{} // closed when the process is over
@@ -88,8 +90,12 @@ func (in *processInput) write(ctx context.Context, data []byte) (written int, er
 	for err = in.closed(); err == nil && len(data) > 0; {
 		select {
 		case in.offered <- data:
-			n := <-in.took
-			data, written = data[n:], written+n
+			select {
+			case n := <-in.took:
+				data, written = data[n:], written+n
+			case <-in.refused:
+				err = in.closed()
+			}
 		case <-in.ended:
 			err = in.closed()
 		case <-in.refused:
@@ -122,17 +128,32 @@ func (in *processInput) closed() error {
 	return nil
 }
 
-// Read implements io.Reader, for the one who passes the input on.
+// Read implements io.Reader, for the one who passes the input on, and calls added
+// when it has what was read.
 func (in *processInput) Read(space []byte) (int, error) {
 	select {
 	case data := <-in.offered:
-		n := copy(space, data)
-		in.took <- n
-		return n, nil
+		return copy(space, data), nil
 	case <-in.ended:
 		return 0, io.EOF
 	case <-in.refused:
 		return 0, errInterrupted
+	}
+}
+
+func (in *processInput) added(n int) {
+	select {
+	case in.took <- n:
+	case <-in.refused:
+	}
+}
+
+func (in *processInput) ending() bool {
+	select {
+	case <-in.ended:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -95,7 +95,7 @@ func (f *processFeed) page(options ReadOptions) (Page, <-chan struct{}, error) {
 		}
 		page.Events, page.AfterSeq = append(page.Events, event), event.After()
 	}
-	page.Closed = f.ended && f.err == nil && page.AfterSeq == f.last
+	page.Closed = f.ended && (f.err == nil || f.hasClosed()) && page.AfterSeq == f.last
 	switch {
 	case len(page.Events) > 0 || page.Closed:
 		return page, nil, nil

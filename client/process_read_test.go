@@ -128,7 +128,7 @@ func TestCommunicateThatIsGivenUpLeavesTheProcessAlone(t *testing.T) {
 // feedOf returns a feed without a process, which add can fill.
 func feedOf(keep int) *processFeed {
 	acks := newAcknowledger()
-	return newProcessFeed(0, keep, &acks)
+	return newProcessFeed(0, keep, &acks, nil)
 }
 
 // fill adds events of size bytes until the feed takes no more, or n are in.
@@ -136,7 +136,7 @@ func fill(f *processFeed, n, size int) (added int) {
 	data := strings.Repeat("x", size)
 	for ; added < n; added++ {
 		item := feedItem{event: stdout(f.last+1, 0, data), after: f.last + 1, size: eventBytes + size}
-		if !f.push(item) {
+		if !f.push(item, MaxUntakenBytes) {
 			break
 		}
 	}
@@ -211,4 +211,49 @@ func TestTheKindsOfEventsAreTold(t *testing.T) {
 	if _, ok := kinds[4].(*UnknownEvent); !ok || !slices.Equal(after, []uint64{1, 2, 3, 4, 5, 6}) {
 		t.Errorf("%T, %v", kinds[4], after)
 	}
+}
+
+func TestAReaderEndsWithItsContextHoweverMuchThereIs(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{})
+		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		n, last := 0, error(nil)
+		for event, err := range process.Events(ctx) {
+			if last = err; event != nil {
+				n++
+			}
+			cancel(errLeftIt)
+		}
+		if n != 1 || !errors.Is(last, errLeftIt) {
+			t.Errorf("%d events came, and %v", n, last)
+		}
+		p.close(3, 2)
+	})
+}
+
+// A program polls, and then ranges from where it is: what is before that was taken,
+// or a process that has used up its window would wait for ever.
+func TestWhatIsBeforeAReaderIsTaken(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{})
+		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"))
+		page, err := process.Read(t.Context(), ReadOptions{})
+		if err != nil || page.AfterSeq != 2 {
+			t.Fatalf("got %+v, %v", page, err)
+		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for range process.EventsAfter(t.Context(), page.AfterSeq) {
+			}
+		}()
+		synctest.Wait()
+		if seq := p.acknowledged(); seq != 2 {
+			t.Errorf("acknowledged %d", seq)
+		}
+		p.close(3, 2)
+		<-over
+	})
 }

@@ -27,7 +27,7 @@ func TestDetachKeysAreFoundInInput(t *testing.T) {
 		} {
 			pressed := 0
 			r := &detachReader{
-				stdinReader: plainReader{cut(bytes.NewReader([]byte(tt.input)))},
+				stdinReader: plainReader{Reader: cut(bytes.NewReader([]byte(tt.input)))},
 				keys:        []byte(tt.keys), pressed: func() { pressed++ },
 			}
 			var passed []byte

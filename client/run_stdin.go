@@ -1,9 +1,7 @@
 package client
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -14,8 +12,6 @@ const (
 	stdinBlockBytes = 32_700
 	// stdinReadBytes is the least room in a block that is worth a Read.
 	stdinReadBytes = 4096
-	// endOfTransmission is the character by which a terminal ends its input.
-	endOfTransmission = 0x04
 )
 
 // stdinPump reads input ahead, at most one window beyond what the server has
@@ -99,15 +95,21 @@ func (p *stdinPump) join(offset uint64, terminal bool) {
 	p.terminal = terminal
 }
 
-// drained reports whether everything that was read was accepted, as far as the
-// process takes input at all.
+// drained reports whether everything that was read was accepted and its end was told,
+// as far as the process takes input at all.
 func (p *stdinPump) drained() bool {
 	if p == nil {
 		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.discarded || p.accepted >= p.read
+	switch {
+	case p.discarded:
+		return true
+	case !p.ended:
+		return p.accepted >= p.read && !p.input.ending()
+	}
+	return p.accepted >= p.read && (p.endSent || p.terminal)
 }
 
 // resume begins a stream: offset is what the server accepted so far. Reading
@@ -256,6 +258,9 @@ func (p *stdinPump) pump() {
 		default:
 		}
 		p.add(n)
+		if n > 0 {
+			p.input.added(n)
+		}
 		if err != nil {
 			p.finish(err)
 			return
@@ -307,42 +312,4 @@ func (p *stdinPump) add(n int) {
 	p.last = last.data[len(last.data)-1]
 	p.release(p.accepted)
 	notify(p.ready)
-}
-
-// finish notes how the input ended.
-func (p *stdinPump) finish(err error) {
-	if errors.Is(err, errPressed) {
-		return // the input goes on, for whoever takes the process up
-	}
-	if !errors.Is(err, io.EOF) {
-		p.fail(&InputError{Err: err})
-		return
-	}
-	if err := p.end(); err != nil {
-		p.fail(err)
-	}
-}
-
-// end notes that the input is whole.
-func (p *stdinPump) end() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.terminal {
-		p.endTerminal()
-	}
-	p.ended = true
-	notify(p.ready)
-	return p.short(p.accepted)
-}
-
-// endTerminal appends what a person would type to end the input. In the middle
-// of a line the character only sends the line; a second one ends the input.
-// The caller holds mu.
-func (p *stdinPump) endTerminal() {
-	characters := []byte{endOfTransmission}
-	if p.last != '\n' {
-		characters = append(characters, endOfTransmission)
-	}
-	p.blocks = append(p.blocks, stdinBlock{offset: p.read, data: characters})
-	p.read += uint64(len(characters))
 }

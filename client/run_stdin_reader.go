@@ -13,13 +13,23 @@ import (
 
 // stdinReader is a reader whose Read may be interruptible: interrupt makes a
 // Read that is going on, and every later one, return an error. release gives
-// the reader back as it was; nothing may be called after it.
+// the reader back as it was; nothing may be called after it. added is told that what a
+// Read returned will be passed on, and ending says whether it is known that a Read
+// will return the end.
 type stdinReader interface {
 	io.Reader
 	interruptible() bool
 	interrupt()
 	release()
+	added(n int)
+	ending() bool
 }
+
+// unaware is the part of a stdinReader that knows of no pump.
+type unaware struct{}
+
+func (unaware) added(int)    {}
+func (unaware) ending() bool { return false }
 
 // newStdinReader finds the way in which r can be interrupted.
 func newStdinReader(r io.Reader) stdinReader {
@@ -27,18 +37,21 @@ func newStdinReader(r io.Reader) stdinReader {
 		return own
 	}
 	if d, ok := r.(deadliner); ok && d.SetReadDeadline(time.Time{}) == nil {
-		return deadlineReader{d}
+		return deadlineReader{deadliner: d}
 	}
 	if f, ok := r.(*os.File); ok {
 		if p, err := newPollReader(f); err == nil {
 			return p
 		}
 	}
-	return plainReader{r}
+	return plainReader{Reader: r}
 }
 
 // plainReader cannot be interrupted.
-type plainReader struct{ io.Reader }
+type plainReader struct {
+	io.Reader
+	unaware
+}
 
 func (plainReader) interruptible() bool { return false }
 func (plainReader) interrupt()          {}
@@ -50,7 +63,10 @@ type deadliner interface {
 }
 
 // deadlineReader is interrupted by a deadline in the past.
-type deadlineReader struct{ deadliner }
+type deadlineReader struct {
+	deadliner
+	unaware
+}
 
 func (deadlineReader) interruptible() bool { return true }
 
@@ -64,6 +80,7 @@ var errInterrupted = errors.New("interrupted")
 // pollReader reads a file that is not in the runtime's poller, as standard
 // input mostly is not, and waits for it beside an event descriptor.
 type pollReader struct {
+	unaware
 	file *os.File
 	raw  syscall.RawConn
 	wake int

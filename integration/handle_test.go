@@ -208,3 +208,21 @@ func TestTerminatingAHeldProcessSaysHowItEnded(t *testing.T) {
 		}
 	})
 }
+
+// What was written and ended before a process is given up reaches it.
+func TestAProcessThatIsGivenUpGetsAllOfItsInput(t *testing.T) {
+	atEveryDoor(t, func(s *story) {
+		process := s.hold(client.StartOptions{}, program("echo"), stdin)
+		if _, err := io.WriteString(process, "one"); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(process.CloseStdin(), process.Detach(s.ctx)); err != nil {
+			t.Fatal(err)
+		}
+		var stdout bytes.Buffer
+		exit, err := client.New(s.conn).Follow(s.ctx, client.ProcessRef{ProcessID: process.ID()}, client.FollowOptions{Stdout: &stdout})
+		if err != nil || exit.ShellCode() != 0 || stdout.String() != "one" {
+			t.Errorf("got %q, %+v, %v", stdout.String(), exit, err)
+		}
+	})
+}
