@@ -5,6 +5,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -245,7 +246,7 @@ func (s *fileService) describe(ctx context.Context, where wireWhere) (*execwirev
 		return nil, err
 	}
 	m := &execwirev1.FileMetadata{IsSymlink: result.IsSymlink, LinkCount: 1, Mode: supposedFileMode,
-		ModifyTime: &timestamppb.Timestamp{Seconds: result.ModifiedAtMs / 1000, Nanos: int32(result.ModifiedAtMs % 1000 * 1e6)}}
+		ModifyTime: timestamppb.New(time.UnixMilli(result.ModifiedAtMs))}
 	switch {
 	case result.IsFile:
 		m.Type = execwirev1.FileType_FILE_TYPE_REGULAR

@@ -10,7 +10,6 @@ import (
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -81,8 +80,11 @@ func inFull(e *jsonrpc.Error) error {
 		Status json.RawMessage `json:"status"`
 	}
 	var full spb.Status
-	if json.Unmarshal(raw, &data) != nil || len(data.Status) == 0 || protojson.Unmarshal(data.Status, &full) != nil {
+	if json.Unmarshal(raw, &data) != nil || len(data.Status) == 0 || fromJSON.Unmarshal(data.Status, &full) != nil {
 		return nil
+	}
+	if full.GetCode() == int32(codes.OK) {
+		return nil // no failure is a success
 	}
 	return status.ErrorProto(&full)
 }
