@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -81,6 +82,8 @@ class Installed(TestCase):
         self.assertIn("installed", ran.stdout, ran.stderr)
         self.assertTrue(ran.stdout.startswith(self.path("venv")), ran.stdout)
         package = os.path.dirname(ran.stdout.split("\n")[0])
+        (distribution,) = pathlib.Path(package).parent.glob("execwire-*.dist-info")
+        self.assertTrue(list(distribution.rglob("LICENSE")), "the licence goes with every copy")
         for name in ("py.typed", "v1/process_run_pb2.py", "v1/process_run_pb2.pyi"):
             self.assertTrue(os.path.isfile(os.path.join(package, name)), name)
 
