@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Dict, List, Optional, Type
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Type
 
 import grpc
 
@@ -18,7 +18,24 @@ if TYPE_CHECKING:
 
 
 class Error(Exception):
-    """What every error of this package is."""
+    """What every error of this package is. Errors can be pickled."""
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        told = None
+        if isinstance(self, OSError) and self.errno is not None:
+            told = self.errno, self.strerror, self.filename
+        return _restore, (type(self), self.args, self.__dict__, told)
+
+
+def _restore(
+    kind: Type[Error], args: Tuple[Any, ...], members: Dict[str, Any], told: Optional[Tuple[Any, ...]]
+) -> Error:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(members)
+    if told is not None and isinstance(error, OSError):
+        _tell(error, *told)
+    return error
 
 
 class UsageError(Error, ValueError):

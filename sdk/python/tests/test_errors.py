@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import unittest
 
 import execwire
 from execwire import errors
+from execwire import _status
 from execwire._status import decode
 
 
@@ -57,6 +59,30 @@ class Details(unittest.TestCase):
         error = errors.make("NOT_FOUND", "gone", details)
         self.assertIsInstance(error, execwire.NotFoundError)
         self.assertEqual(error.reason, "TOO_MANY_SOMETHING")
+
+
+class Pickled(unittest.TestCase):
+    def test_errors_pass_between_interpreters(self) -> None:
+        missing = errors.make(
+            "NOT_FOUND",
+            "no such file",
+            _status.Details(reason="PATH_NOT_FOUND", metadata={"errno": "ENOENT"}, resource="/x"),
+        )
+        for error in (
+            missing,
+            errors.make("UNAVAILABLE", "gone"),
+            errors.UsageError("wrong"),
+            errors.ClosedError("closed"),
+            errors.ProtocolError("broken"),
+            errors.OutputLimitError(5),
+            errors.LostError("p", True, None, 3, 1.0, missing),
+        ):
+            again = pickle.loads(pickle.dumps(error))
+            self.assertIs(type(again), type(error))
+            self.assertEqual((str(again), again.args), (str(error), error.args))
+            self.assertEqual(vars(again).keys(), vars(error).keys())
+            for member in ("errno", "filename"):
+                self.assertEqual(getattr(again, member, None), getattr(error, member, None))
 
 
 if __name__ == "__main__":
