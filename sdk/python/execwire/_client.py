@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Iterator, List, Mapping, Optional, Sequence, T
 import grpc
 
 from . import _terminal, errors
+from ._backoff import REPEAT_WITHIN
 from ._command import TerminalSize, duration, start_request
 from ._connect import TLSFiles, open_transport
 from ._events import Event, EventLog
@@ -43,13 +45,16 @@ class Client:
     end of the block, and processes that were started from here end with it.
     """
 
-    def __init__(self, transport: Transport, sandbox: Optional[SandboxLike] = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        sandbox: Optional[SandboxLike] = None,
+        shared: "Optional[_Shared]" = None,
+    ) -> None:
         self._transport, self._sandbox = transport, sandbox
+        self._shared = shared or _Shared()
         #: Files of the server.
         self.files = Files(transport, sandbox)
-        self._owners: "weakref.WeakSet[Owner]" = weakref.WeakSet()
-        self._lock = threading.Lock()
-        self._environment: Optional[environment_pb2.GetEnvironmentResponse] = None
 
     @property
     def url(self) -> str:
@@ -67,16 +72,17 @@ class Client:
     def with_sandbox(self, sandbox: SandboxLike) -> "Client":
         """Returns a client of the same server that confines processes and calls about
         files, unless a call names a sandbox itself. Closing it closes this one too."""
-        return Client(self._transport, sandbox)
+        return Client(self._transport, sandbox, self._shared)
 
     def describe(self) -> environment_pb2.GetEnvironmentResponse:
         """Describes the server and its machine. It is asked once."""
-        with self._lock:
-            if self._environment is None:
+        shared = self._shared
+        with shared.describing:
+            if shared.environment is None:
                 request = environment_pb2.GetEnvironmentRequest()
                 stub = self._transport.environment
-                self._environment = self._transport.repeat(lambda: stub.GetEnvironment(request))
-            return self._environment
+                shared.environment = self._transport.repeat(lambda: stub.GetEnvironment(request))
+            return shared.environment
 
     # --- processes
 
@@ -236,6 +242,7 @@ class Client:
         """Starts a process that nobody owns, which never waits for a reader.
 
         The server keeps the last of its output, for ``attach``, ``follow`` and ``read``.
+        A start that was not answered is repeated for 25 seconds; raises LostError then.
         """
         request = self._start_request(
             argv,
@@ -252,8 +259,17 @@ class Client:
             process_id=process_id,
             session_id=session_id,
         )
-        # The server knows a repetition by the id.
-        answer = self._transport.repeat(lambda: self._transport.processes.StartProcess(request))
+        sent_at = time.monotonic()
+        try:
+            # The server knows a repetition by the id, as long as it has the record.
+            answer = self._transport.repeat(
+                lambda: self._transport.processes.StartProcess(request), REPEAT_WITHIN
+            )
+        except errors.UnavailableError as error:
+            if error.from_server:
+                raise
+            lost = time.monotonic() - sent_at
+            raise errors.LostError(request.process_id, False, None, 0, lost, error) from error
         return answer.process
 
     def attach(
@@ -429,10 +445,10 @@ class Client:
         return self._remember(Owner(self._transport, resume=resume))
 
     def _remember(self, owner: Owner) -> Owner:
-        if self._transport.closed.is_set():
-            raise errors.ClosedError("the client was closed")
-        with self._lock:
-            self._owners.add(owner)
+        with self._shared.lock:
+            if self._shared.closing:
+                raise errors.ClosedError("the client was closed")
+            self._shared.owners.add(owner)
         return owner
 
     def own(self, owner: Owner) -> Process:
@@ -456,14 +472,17 @@ class Client:
         server has a few seconds; where it cannot be reached, their grace ends them. A
         server that ``launch`` started ends too. Closing twice is no error.
         """
-        with self._lock:
-            owners = list(self._owners)
+        with self._shared.lock:
+            self._shared.closing = True
+            owners = list(self._shared.owners)
         threads = [threading.Thread(target=_end, args=(owner,), daemon=True) for owner in owners]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self._transport.close()
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            self._transport.close()
 
     def __enter__(self) -> "Client":
         return self
@@ -475,6 +494,19 @@ class Client:
         traceback: Optional[TracebackType],
     ) -> None:
         self.close()
+
+
+class _Shared:
+    """What a client and those that were made of it for a sandbox have in common."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        # Guarded by lock.
+        self.owners: "weakref.WeakSet[Owner]" = weakref.WeakSet()
+        self.closing = False
+        # Held while the server is asked, for which nothing else waits.
+        self.describing = threading.Lock()
+        self.environment: Optional[environment_pb2.GetEnvironmentResponse] = None
 
 
 def _end(owner: Owner) -> None:

@@ -8,6 +8,12 @@ if TYPE_CHECKING:
     from ._process import Writer
 
 
+def as_bytes(data: object) -> bytes:
+    """Returns input as bytes, or raises TypeError: text has to be encoded, and a number
+    is no number of zeros."""
+    return data if isinstance(data, bytes) else bytes(memoryview(data))  # type: ignore[arg-type]
+
+
 def write_all(to: "Writer", data: bytes) -> None:
     """Writes all of data, also to what takes a part at a time, as files without a buffer do."""
     view = memoryview(data)

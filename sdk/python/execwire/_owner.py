@@ -128,7 +128,7 @@ class Owner:
                 raise self._failure or errors.ClosedError("the process was let go of")
             return self.info
 
-    def write(self, data: bytes, timeout: Optional[float] = None) -> int:
+    def write(self, data: "bytes | memoryview", timeout: Optional[float] = None) -> int:
         """Adds input. Returns how much of it there was room for in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
         at = 0
@@ -142,8 +142,9 @@ class Owner:
                         break
                     self._cond.wait(left)
                     continue
-                self.stdin.add(data[at : at + min(room, BLOCK_BYTES)])
-                at += min(room, BLOCK_BYTES, len(data) - at)
+                piece = bytes(data[at : at + min(room, BLOCK_BYTES)])
+                self.stdin.add(piece)
+                at += len(piece)
                 self._changed()
             return at
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import signal as _signal
+import sys
 import threading
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,7 +14,7 @@ from . import errors
 from ._command import duration
 from ._events import Event, Output, Stream
 from ._exit import Completed, Exit, new_exit
-from ._io import write_all
+from ._io import as_bytes, write_all
 from ._owner import Owner
 from ._stdin import BLOCK_BYTES
 from .v1 import process_command_pb2, process_pb2, process_service_pb2
@@ -152,6 +153,8 @@ class Process:
         ``stdout``.
         """
         feeder = None
+        if isinstance(input, str):
+            raise errors.UsageError("input is bytes: encode text first")
         if input is not None:
             feeder = _Feeder(self, input)
         else:
@@ -194,7 +197,7 @@ class Process:
         It blocks while a window of input (1 MiB by default) was not accepted. Raises
         StdinClosedError when the process takes no more.
         """
-        self._owner.write(bytes(data))
+        self._owner.write(as_bytes(data))
 
     def close_stdin(self) -> None:
         """Closes stdin after what was written. It does not block.
@@ -373,6 +376,9 @@ class _Feeder:
 
     def __init__(self, process: Process, input: Input) -> None:
         self._process, self._input = process, input
+        # An interpreter that ends while a thread reads sys.stdin.buffer would abort in
+        # closing sys.stdin, unless that thread holds it.
+        self._held = sys.stdin, sys.__stdin__
         self._stopped = threading.Event()
         #: Why the input could not be read, if so.
         self.failure: Optional[BaseException] = None
@@ -405,8 +411,6 @@ def _pieces(input: Input, stopped: Callable[[], bool]) -> Iterator[bytes]:
     if isinstance(input, (bytes, bytearray, memoryview)):
         yield bytes(input)
         return
-    if isinstance(input, str):
-        raise errors.UsageError("input is bytes: encode text first")
     # What there is, and not only when a buffer is full.
     read = getattr(input, "read1", None) or getattr(input, "read", None)
     if read is None:

@@ -91,19 +91,24 @@ class Helper:
         """Ends it, and waits for that. Closing twice is no error."""
         process, self._process = self._process, None
         _running.discard(self)
-        if process is not None:
-            assert process.stdin is not None and process.stdout is not None
-            process.stdin.close()
-            try:
-                process.wait(_END_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            process.stdout.close()
-            self._drain.join(_END_TIMEOUT)
-            if process.stderr is not None:
-                process.stderr.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        try:
+            if process is not None:
+                self._end(process)
+        finally:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(_END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        self._drain.join(_END_TIMEOUT)
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 def forward(server: str, flags: Sequence[str], program: Optional[str]) -> Helper:

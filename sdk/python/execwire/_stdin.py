@@ -58,7 +58,7 @@ class StdinBuffer:
     @property
     def short(self) -> bool:
         """Whether the input has ended before what was accepted of an earlier one."""
-        return self.ended and self._read < self._accepted
+        return self.ended and not self.discarded and self._read < self._accepted
 
     def add(self, data: bytes) -> None:
         """Adds input, for which there is room."""

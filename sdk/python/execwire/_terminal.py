@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ._process import Process
 
 
+# How long keys that are on their way may take when the program has ended, in seconds.
+_KEYS_TIMEOUT = 5.0
+
+
 def is_terminal() -> bool:
     """Whether stdin and stdout are a terminal."""
     return os.isatty(0) and os.isatty(1)
@@ -47,13 +51,15 @@ def attend(process: "Process") -> "Exit":
             _write(data)
         return process.wait()
     finally:
+        # First of all: what follows may be interrupted.
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
         if on_main:
-            signal.signal(signal.SIGWINCH, handler)
+            signal.signal(signal.SIGWINCH, handler or signal.SIG_DFL)
         os.close(wake)
         if keys.ident is not None:
-            keys.join()
-        os.close(over)
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
+            keys.join(_KEYS_TIMEOUT)
+        if not keys.is_alive():
+            os.close(over)
 
 
 def _wake(wake: int, resized: List[bool]) -> None:

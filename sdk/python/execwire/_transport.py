@@ -66,9 +66,10 @@ class Transport:
         except (grpc.RpcError, ValueError) as error:
             raise self.failure(error) from None
 
-    def repeat(self, call: Callable[[], _Result]) -> _Result:
-        """Makes a call that may be repeated, again and again while the connection is lost."""
-        retry = Retry(self)
+    def repeat(self, call: Callable[[], _Result], within: Optional[float] = None) -> _Result:
+        """Makes a call that may be repeated, again and again while the connection is lost,
+        and if ``within`` says so only for as many seconds after the first time."""
+        retry = Retry(self, within)
         while True:
             try:
                 return call()
@@ -80,8 +81,9 @@ class Transport:
 class Retry:
     """Something that is gone on with while the connection is lost, for a minute and a quarter."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, within: Optional[float] = None) -> None:
         self._transport = transport
+        self._until = None if within is None else time.monotonic() + within
         self._backoff, self._patience = Backoff(), Patience()
         self._lost_at: Optional[float] = None
 
@@ -99,8 +101,11 @@ class Retry:
             self._lost_at = now
         if not self._patience.transient(error) or now - self._lost_at > LOST_FOR:
             raise error
+        pause = self._backoff.next(error.retry_after)
+        if self._until is not None and now + pause > self._until:
+            raise error
         with self._transport.reconnecting():
-            if self._transport.closed.wait(self._backoff.next(error.retry_after)):
+            if self._transport.closed.wait(pause):
                 raise errors.ClosedError("the client was closed")
 
 

@@ -133,7 +133,7 @@ class Upload:
         call.add_done_callback(lambda _: requests.close())
         try:
             self._send(requests)
-            answer = call.result()
+            answer = _result(call)
         finally:
             # Cancelled before the requests end, whose end would be a half-close.
             call.cancel()
@@ -256,6 +256,19 @@ class Upload:
         except grpc.RpcError as error:
             if errors.from_rpc(error).reason != "DIGEST_MISMATCH":
                 raise
+
+
+def _result(
+    call: "grpc.Future[filesystem_transfer_pb2.UploadFileResponse]",
+) -> filesystem_transfer_pb2.UploadFileResponse:
+    try:
+        return call.result()
+    except grpc.FutureCancelledError:  # which is no RpcError, but the call is
+        if isinstance(call, grpc.RpcError):
+            raise call from None
+        raise _ChannelClosed("the call was cancelled") from None
+    except ValueError as error:
+        raise _ChannelClosed(str(error)) from None
 
 
 class _ChannelClosed(ValueError):

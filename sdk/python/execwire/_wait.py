@@ -44,10 +44,14 @@ def wait(transport: Transport, session_id: str, process_id: str, condition: Wait
         request.idle.silence.CopyFrom(duration(condition.idle))
     until = None if condition.timeout is None else time.monotonic() + condition.timeout
     closed = False
-    while True:
+
+    def ask() -> process_service_pb2.WaitProcessResponse:
         if until is not None:
             request.wait.CopyFrom(duration(max(0.0, until - time.monotonic())))
-        answer = transport.repeat(lambda: transport.processes.WaitProcess(request))
+        return transport.processes.WaitProcess(request)
+
+    while True:
+        answer = transport.repeat(ask)
         if answer.satisfied:
             return answer.match.data
         if closed:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import grpc
 
@@ -99,9 +100,9 @@ class Files:
         It gets the permission bits of the file of the server.
         """
         local = os.fspath(local)
-        part = f"{local}.{os.getpid()}.execwire-part"
+        part = f"{local}.{uuid.uuid4()}.execwire-part"
         try:
-            with open(part, "wb") as to:
+            with open(part, "xb") as to:
                 downloaded = self.download(path, to)
                 os.fchmod(to.fileno(), downloaded.info.mode & 0o777)
             os.replace(part, local)
@@ -285,8 +286,7 @@ class Files:
         request = filesystem_pb2.CreateDirectoryRequest(
             **fields(path), **self._sandbox, recursive=parents, permissions=mode
         )
-        make = self._transport.repeat if parents else self._transport.once
-        make(lambda: self._transport.files.CreateDirectory(request))
+        self._change(parents, lambda: self._transport.files.CreateDirectory(request))
 
     def remove(self, path: PathLike, *, recursive: bool = False) -> None:
         """Removes a file, a link or an empty directory. With ``recursive`` all that is
@@ -294,8 +294,13 @@ class Files:
         request = filesystem_pb2.RemovePathRequest(
             **fields(path), **self._sandbox, recursive=recursive, ignore_missing=recursive
         )
-        remove = self._transport.repeat if recursive else self._transport.once
-        remove(lambda: self._transport.files.RemovePath(request))
+        self._change(recursive, lambda: self._transport.files.RemovePath(request))
+
+    def _change(self, repeatable: bool, call: "Callable[[], object]") -> None:
+        if repeatable:
+            self._transport.repeat(call)
+        else:
+            self._transport.once(call)
 
     def rename(self, source: PathLike, destination: PathLike, *, replace: bool = True) -> None:
         """Gives what is at one path another one, in one step."""

@@ -11,7 +11,7 @@ import unittest
 import execwire
 from execwire import Closed, Output, aio
 
-from .support import LONG, SDK, Program, TestCase, Wire, alive, eventually, serve
+from .support import LONG, PROGRAM, SDK, Program, TestCase, Wire, alive, eventually, serve
 
 server: Program
 
@@ -42,6 +42,30 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(execwire.OutputLimitError):
             await self.client.run(["yes"], max_output_bytes=1000)
         self.assertEqual((await self.client.describe()).operating_system, "linux")
+
+    async def test_input_is_bytes_of_any_size(self) -> None:
+        with self.assertRaises(TypeError):
+            await self.client.run(["cat"], input="text")  # type: ignore[arg-type]
+        data = bytes(64 << 20)
+        done = await self.client.run(["wc", "-c"], input=data)
+        self.assertEqual(int(done.stdout), len(data))
+        async with await self.client.start(["cat"]) as process:
+            process.close_stdin()
+            with self.assertRaises(execwire.UsageError):
+                await process.communicate(b"late")
+
+    async def test_cancelling_a_launch_leaves_no_server(self) -> None:
+        from execwire._program import _running
+
+        os.environ["EXECWIRE_BIN"] = str(PROGRAM)
+        launching = asyncio.ensure_future(aio.launch())
+        while not _running:
+            await asyncio.sleep(0.01)
+        launching.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await launching
+        while _running:
+            await asyncio.sleep(0.01)
 
     async def test_many_at_once(self) -> None:
         done = await asyncio.gather(

@@ -9,6 +9,7 @@ import resource
 import threading
 import time
 import unittest
+import unittest.mock
 
 import execwire
 from execwire import Gap, Output
@@ -96,6 +97,39 @@ class Cut(TestCase):
             timer.start()
             self.assertEqual(client.run(["echo", "here"]).text, "here\n")
             timer.join()
+
+    def test_a_detached_start_is_not_repeated_for_longer_than_it_is_known(self) -> None:
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            wire.block()
+            with unittest.mock.patch("execwire._client.REPEAT_WITHIN", 0.3):
+                with self.assertRaises(execwire.LostError) as caught:
+                    client.start_detached(["true"], cwd="/", process_id="late")
+            self.assertFalse(caught.exception.started)
+            self.assertEqual(caught.exception.process_id, "late")
+            self.assertIsInstance(caught.exception.cause, execwire.UnavailableError)
+
+    def test_closing_does_not_wait_for_a_description(self) -> None:
+        with Wire(server.url) as wire:
+            client = execwire.connect(wire.url)
+            wire.block()
+            failures = []
+
+            def describe() -> None:
+                try:
+                    client.describe()
+                except execwire.Error as error:
+                    failures.append(type(error))
+
+            asking = threading.Thread(target=describe)
+            asking.start()
+            self.assertTrue(eventually(client._shared.describing.locked))
+            closing = threading.Thread(target=client.close)
+            closing.start()
+            # Before the asking has given up by itself.
+            closing.join(LONG)
+            self.assertTrue(client._transport.closed.is_set())
+            asking.join(LONG)
+            self.assertEqual(failures, [execwire.ClosedError])
 
     def test_everything_is_read_again_by_who_took_nothing(self) -> None:
         # Cut again and again while nobody takes: what is here stays within a window.
@@ -202,6 +236,19 @@ class Files(TestCase):
             with self.assertRaises(execwire.ChangedError) as caught:
                 client.files.download(path, Changing())
             self.assertEqual(caught.exception.reason, "FILE_CHANGED")
+
+    def test_closing_the_client_ends_an_upload(self) -> None:
+        client = execwire.connect(server.url)
+
+        class Closing(io.BytesIO):
+            def read(self, size: "int | None" = -1) -> bytes:
+                if self.tell() > MIB:
+                    client.close()
+                return super().read(size)
+
+        with self.assertRaises(execwire.ClosedError):
+            client.files.upload(self.path("up"), Closing(bytes(2 * MIB)))
+        self.assertFalse(os.path.exists(self.path("up")))
 
     def test_an_upload_with_a_name_goes_on_after_a_crash(self) -> None:
         data = os.urandom(4 * MIB)

@@ -66,6 +66,27 @@ class Run(TestCase):
     def test_input_that_nobody_reads_is_no_error(self) -> None:
         self.assertEqual(client.run(["true"], input=bytes(8 << 20)).exit.code, 0)
 
+    def test_an_input_that_nobody_reads_does_not_abort_the_interpreter(self) -> None:
+        program = (
+            "import execwire, sys\n"
+            "with execwire.connect(sys.argv[1]) as client:\n"
+            "    print(client.run(['true'], input=sys.stdin.buffer).exit.code)\n"
+        )
+        near, far = os.pipe()  # which says nothing, and does not end
+        try:
+            ran = self.run_python(program, server.url, stdin=near)
+        finally:
+            os.close(near)
+            os.close(far)
+        self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "0\n", ""))
+
+    def test_input_is_no_text(self) -> None:
+        for wrong in ("text", 5):
+            with self.assertRaises((TypeError, execwire.UsageError)):
+                client.run(["cat"], input=wrong)  # type: ignore[arg-type]
+            with client.start(["cat"]) as process, self.assertRaises(TypeError):
+                process.write(wrong)  # type: ignore[arg-type]
+
     def test_an_input_that_fails_ends_the_process(self) -> None:
         def broken():  # type: ignore[no-untyped-def]
             yield b"one\n"
@@ -368,6 +389,16 @@ class Others(TestCase):
                 client.wait_for(process.id, execwire.Wait(pattern="never"))
             with self.assertRaises(execwire.UsageError):
                 client.wait_for(process.id, execwire.Wait())
+
+
+class Confined(TestCase):
+    def test_closing_a_client_ends_what_its_confined_one_started(self) -> None:
+        other = execwire.connect(server.url)
+        process = other.with_sandbox(execwire.Sandbox()).start(["sleep", "600"])
+        other.close()
+        self.assertFalse(alive(process.pid))
+        with self.assertRaises(execwire.ClosedError):
+            other.start(["true"], cwd="/")
 
 
 class Interrupted(TestCase):

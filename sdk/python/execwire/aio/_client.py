@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
-    Any,
     AsyncIterator,
     Callable,
+    Iterator,
     List,
     Mapping,
     Optional,
     Sequence,
+    Tuple,
     Type,
 )
 
 from .. import _client as sync
+from .. import errors
 from .._exit import Completed
 from .._owner import Owner
 from .._path import PathLike
@@ -28,7 +31,7 @@ from ..v1 import environment_pb2
 from .._download import Downloaded
 from .._metadata import FileInfo
 from .._upload import Uploaded
-from .._watch import WatchEvent
+from .._watch import Watch, WatchEvent
 from ._process import Process
 from ._thread import in_thread
 
@@ -55,17 +58,69 @@ class Files:
         """Replaces the content of a file in one step, or makes the file."""
         return await in_thread(lambda: self._files.write(path, data, mode=mode))
 
-    async def download(self, path: PathLike, to: "Writer") -> Downloaded:
+    async def download(
+        self,
+        path: PathLike,
+        to: "Writer",
+        *,
+        offset: int = 0,
+        length: Optional[int] = None,
+        if_version: str = "",
+    ) -> Downloaded:
         """Writes a file to a writer, which is called in another thread."""
-        return await in_thread(lambda: self._files.download(path, to))
+        return await in_thread(
+            lambda: self._files.download(
+                path, to, offset=offset, length=length, if_version=if_version
+            )
+        )
 
-    async def upload(self, path: PathLike, source: "Reader") -> Uploaded:
+    async def download_file(self, path: PathLike, local: "os.PathLike[str] | str") -> Downloaded:
+        """Writes a file to a local one, which is put into its place when it is whole."""
+        return await in_thread(lambda: self._files.download_file(path, local))
+
+    async def upload(
+        self,
+        path: PathLike,
+        source: "Reader",
+        *,
+        in_place: bool = False,
+        mode: Optional[int] = None,
+        modify_time_ns: Optional[int] = None,
+        if_match_sha256: bytes = b"",
+        if_missing: bool = False,
+        sync: bool = False,
+        upload_id: str = "",
+    ) -> Uploaded:
         """Gives a file the content of a reader, which is called in another thread."""
-        return await in_thread(lambda: self._files.upload(path, source))
+        return await in_thread(
+            lambda: self._files.upload(
+                path,
+                source,
+                in_place=in_place,
+                mode=mode,
+                modify_time_ns=modify_time_ns,
+                if_match_sha256=if_match_sha256,
+                if_missing=if_missing,
+                sync=sync,
+                upload_id=upload_id,
+            )
+        )
+
+    async def upload_file(self, local: "os.PathLike[str] | str", path: PathLike) -> Uploaded:
+        """Gives a file the content and the permission bits of a local one."""
+        return await in_thread(lambda: self._files.upload_file(local, path))
 
     async def stat(self, path: PathLike, *, sha256: bool = False) -> FileInfo:
         """Describes what a path leads to."""
         return await in_thread(lambda: self._files.stat(path, sha256=sha256))
+
+    async def lstat(self, path: PathLike) -> FileInfo:
+        """Describes the path itself, should it be a link."""
+        return await in_thread(lambda: self._files.lstat(path))
+
+    async def realpath(self, path: PathLike) -> str:
+        """Returns the path of what a path leads to, without links."""
+        return await in_thread(lambda: self._files.realpath(path))
 
     async def exists(self, path: PathLike) -> bool:
         """Whether a path leads to something."""
@@ -75,21 +130,48 @@ class Files:
         """Returns the entries of a directory, sorted by their names."""
         return await in_thread(lambda: self._files.list(path))
 
-    async def walk(self, path: PathLike, **options: Any) -> AsyncIterator[WalkEntry]:
-        """Iterates over all that is below a directory; the options are those of
-        execwire.Files.walk."""
-        entries = self._files.walk(path, **options)
+    async def walk(
+        self,
+        path: PathLike,
+        *,
+        max_depth: Optional[int] = None,
+        max_entries: Optional[int] = None,
+        ignore: Sequence[str] = (),
+        follow_directory_symlinks: bool = False,
+        metadata: bool = False,
+    ) -> AsyncIterator[WalkEntry]:
+        """Iterates over all that is below a directory, breadth first."""
+        entries = self._files.walk(
+            path,
+            max_depth=max_depth,
+            max_entries=max_entries,
+            ignore=ignore,
+            follow_directory_symlinks=follow_directory_symlinks,
+            metadata=metadata,
+        )
         while True:
-            batch = await in_thread(lambda: list(itertools.islice(entries, _BATCH)))
+            batch, failure = await in_thread(lambda: _batch(entries))
             for entry in batch:
                 yield entry
+            if failure is not None:
+                raise failure
             if len(batch) < _BATCH:
                 return
 
-    async def watch(self, path: PathLike, **options: Any) -> AsyncIterator[WatchEvent]:
-        """Iterates over what happens in a directory; the options are those of
-        execwire.Files.watch. The first event is empty: the watch has begun."""
-        watch = await in_thread(lambda: self._files.watch(path, **options))
+    async def watch(
+        self,
+        path: PathLike,
+        *,
+        recursive: bool = False,
+        ignore: Sequence[str] = (),
+        settle: Optional[float] = None,
+    ) -> AsyncIterator[WatchEvent]:
+        """Iterates over what happens in a directory. The first event is empty: the watch
+        has begun."""
+        watch = await in_thread(
+            lambda: self._files.watch(path, recursive=recursive, ignore=ignore, settle=settle),
+            drop=Watch.close,
+        )
         try:
             yield WatchEvent()
             while True:
@@ -122,6 +204,19 @@ class Files:
         """Copies from one path of the server to another."""
         return await in_thread(lambda: self._files.copy(source, destination, recursive=recursive))
 
+    async def symlink(self, target: PathLike, path: PathLike) -> None:
+        """Makes a link at path that leads to target."""
+        await in_thread(lambda: self._files.symlink(target, path))
+
+
+def _batch(entries: "Iterator[WalkEntry]") -> "Tuple[List[WalkEntry], Optional[errors.Error]]":
+    batch: List[WalkEntry] = []
+    try:
+        batch.extend(itertools.islice(entries, _BATCH))
+    except errors.Error as error:  # after entries, which come first
+        return batch, error
+    return batch, None
+
 
 class Client:
     """A server: execwire.Client for asyncio."""
@@ -140,12 +235,46 @@ class Client:
         """Describes the server and its machine."""
         return await in_thread(self._client.describe)
 
-    async def start(self, argv: Sequence[str], **options: Any) -> Process:
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        stdin: bool = True,
+        terminal: sync.Terminal = False,
+        timeout: Optional[float] = None,
+        no_output_timeout: Optional[float] = None,
+        grace: Optional[float] = None,
+        sandbox: Optional[SandboxLike] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        leave_descendants: bool = False,
+        process_id: str = "",
+        session_id: str = "",
+    ) -> Process:
         """Starts a process and owns it; the options are those of execwire.Client.start.
 
         A task that is cancelled before it runs leaves nothing behind.
         """
-        return await self._own(lambda: self._client.starting(argv, **options))
+        return await self._own(
+            lambda: self._client.starting(
+                argv,
+                cwd=cwd,
+                env=env,
+                inherit_env=inherit_env,
+                stdin=stdin,
+                terminal=terminal,
+                timeout=timeout,
+                no_output_timeout=no_output_timeout,
+                grace=grace,
+                sandbox=sandbox,
+                labels=labels,
+                leave_descendants=leave_descendants,
+                process_id=process_id,
+                session_id=session_id,
+            )
+        )
 
     async def run(
         self,
@@ -154,13 +283,40 @@ class Client:
         input: Optional[bytes] = None,
         check: bool = False,
         max_output_bytes: int = 256 << 20,
-        **options: Any,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        terminal: sync.Terminal = False,
+        timeout: Optional[float] = None,
+        no_output_timeout: Optional[float] = None,
+        grace: Optional[float] = None,
+        sandbox: Optional[SandboxLike] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        leave_descendants: bool = False,
+        process_id: str = "",
+        session_id: str = "",
     ) -> Completed:
-        """Runs a process to its end; the other options are those of execwire.Client.run.
+        """Runs a process to its end; the options are those of execwire.Client.run.
 
         A task that is cancelled ends the process.
         """
-        async with await self.start(argv, stdin=input is not None, **options) as process:
+        started = await self.start(
+            argv,
+            cwd=cwd,
+            env=env,
+            inherit_env=inherit_env,
+            stdin=input is not None,
+            terminal=terminal,
+            timeout=timeout,
+            no_output_timeout=no_output_timeout,
+            grace=grace,
+            sandbox=sandbox,
+            labels=labels,
+            leave_descendants=leave_descendants,
+            process_id=process_id,
+            session_id=session_id,
+        )
+        async with started as process:
             completed = await process.communicate(input, max_output_bytes=max_output_bytes)
         return completed.check() if check else completed
 
@@ -204,9 +360,33 @@ class Client:
         await asyncio.shield(self.close())
 
 
-async def connect(url: str, **options: Any) -> Client:
+async def connect(
+    url: str,
+    *,
+    token: Optional[str] = None,
+    token_file: Optional[str] = None,
+    ca_file: Optional[str] = None,
+    cert_file: Optional[str] = None,
+    key_file: Optional[str] = None,
+    timeout: float = 30.0,
+    program: Optional[str] = None,
+) -> Client:
     """Connects to a server; the options are those of execwire.connect."""
-    return Client(await in_thread(lambda: sync.connect(url, **options)))
+    return Client(
+        await in_thread(
+            lambda: sync.connect(
+                url,
+                token=token,
+                token_file=token_file,
+                ca_file=ca_file,
+                cert_file=cert_file,
+                key_file=key_file,
+                timeout=timeout,
+                program=program,
+            ),
+            drop=lambda client: client.close(),
+        )
+    )
 
 
 async def launch(*, program: Optional[str] = None) -> Client:

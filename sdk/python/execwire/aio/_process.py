@@ -11,6 +11,7 @@ from .. import _process as sync
 from .. import errors
 from .._events import Event, Output, Stream
 from .._exit import Completed, Exit
+from .._io import as_bytes
 from .._owner import Owner
 from .._process import Terminated
 from ._thread import Change, in_thread
@@ -94,14 +95,15 @@ class Process:
 
     async def write(self, data: bytes) -> None:
         """Writes to the stdin of the process, and blocks while a window of input was not
-        accepted."""
+        accepted. A task that is cancelled may have written a part."""
+        left = memoryview(as_bytes(data))
         change = Change()
         self._owner.listen(change)
         try:
             while True:
                 change.forget()
-                data = data[self._owner.write(bytes(data), 0) :]
-                if not data:
+                left = left[self._owner.write(left, 0) :]
+                if not left:
                     return
                 await change.wait()
         finally:
@@ -111,7 +113,7 @@ class Process:
         self, input: Optional[bytes] = None, *, max_output_bytes: int = 256 << 20
     ) -> Completed:
         """Writes the input and closes stdin, takes all output, and waits for the end."""
-        feeder = asyncio.ensure_future(self._feed(input or b""))
+        feeder = asyncio.ensure_future(self._feed(as_bytes(input or b"")))
         collected = {Stream.STDOUT: io.BytesIO(), Stream.STDERR: io.BytesIO()}
         kept = 0
         try:
@@ -123,20 +125,27 @@ class Process:
                     stream = Stream.STDERR if event.stream is Stream.STDERR else Stream.STDOUT
                     collected[stream].write(event.data)
             exit = await self.wait()
+            failure = await feeder
         except BaseException:
             await asyncio.shield(self.close())
             raise
         finally:
             feeder.cancel()
+        if failure is not None:
+            raise failure
         stdout, stderr = collected[Stream.STDOUT], collected[Stream.STDERR]
         return Completed(exit, stdout.getvalue(), stderr.getvalue())
 
-    async def _feed(self, input: bytes) -> None:
+    async def _feed(self, input: bytes) -> Optional[errors.UsageError]:
         try:
-            await self.write(input)
+            if input:
+                await self.write(input)
             self.close_stdin()
+        except errors.UsageError as error:
+            return error
         except errors.Error:
-            return  # the process takes no more, or is lost, which events() tells
+            pass  # the process takes no more, or is lost, which events() tells
+        return None
 
     def close_stdin(self) -> None:
         """Closes stdin after what was written. It does not block."""

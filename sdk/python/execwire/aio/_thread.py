@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Callable, Optional, TypeVar
+from typing import Callable, List, Optional, TypeVar, cast
 
 _Result = TypeVar("_Result")
 
 
 async def in_thread(
-    call: Callable[[], _Result], undo: Optional[Callable[[], object]] = None
+    call: Callable[[], _Result],
+    undo: Optional[Callable[[], object]] = None,
+    drop: Optional[Callable[[_Result], object]] = None,
 ) -> _Result:
     """Makes a call in a thread of its own.
 
-    When the task is cancelled the call goes on, and its result is dropped; ``undo`` is
-    then called in a thread, too, and waited for.
+    When the task is cancelled the call goes on, and its result is given to ``drop`` in
+    that thread; ``undo`` is called in a thread at once, and waited for.
     """
     loop = asyncio.get_running_loop()
     future: "asyncio.Future[_Result]" = loop.create_future()
+    # Set once it is known whether somebody has the result.
+    decided, taken = threading.Event(), cast(List[bool], [])
 
     def settle(result: Optional[_Result], error: Optional[BaseException]) -> None:
         if future.done():
@@ -37,15 +41,23 @@ async def in_thread(
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
-            pass  # the loop is over, and nobody waits
+            decided.set()  # the loop is over, and nobody waits
+        if drop is not None and error is None:
+            decided.wait()
+            if not taken:
+                drop(cast(_Result, result))
 
     threading.Thread(target=run, name="execwire call", daemon=True).start()
     try:
-        return await future
+        result = await future
+        taken.append(True)
+        return result
     except asyncio.CancelledError:
         if undo is not None:
             await asyncio.shield(in_thread(undo))
         raise
+    finally:
+        decided.set()
 
 
 class Change:
