@@ -30,6 +30,15 @@
 // [Client.WithSandbox] confines what is run and done; [Sandbox] writes the policies
 // that most want.
 //
+// # Lost connections
+//
+// What only looks, and what does no harm when it is done twice, is asked again for a
+// minute and a quarter when the connection is lost before it was answered. Sent only
+// once are [Client.Mkdir], [Client.Symlink], [Client.Rename], [Client.RenameNew],
+// [Client.Copy], [Client.Remove], [Client.Signal], [Client.StartDetached] and
+// [Client.CloseSession]: they fail with an [*Error] whose Code is codes.Unavailable
+// then, and whether they were carried out is not known.
+//
 // # Errors
 //
 // What a server refuses is an [*Error], the same over every kind of connection: branch

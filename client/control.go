@@ -15,14 +15,16 @@ import (
 )
 
 // The methods about processes that somebody else may own block until the server has
-// answered; those that may be repeated go on after a lost connection for a minute and
-// a quarter. Errors are [*Error] or wrap the cause of ctx. What they return must not
-// be changed.
+// answered; all but StartDetached, Signal and CloseSession go on after a lost
+// connection for a minute and a quarter. Errors are [*Error] or wrap the cause of ctx.
+// What they return must not be changed.
 
 // StartDetached starts a process that nobody owns: it goes on when this program ends,
 // and its output is kept as far as the server keeps it, for [Client.Attach],
-// [Client.Follow] and [Client.ReadOutput]. The request needs a process id to be
-// repeated after a lost connection, and is not changed. Servers of the exec-server
+// [Client.Follow] and [Client.ReadOutput]. The request is sent once, and not changed:
+// when the connection is lost before the answer, a caller that chose a process id may
+// call again with the same request within 25 seconds, and gets the process of the first
+// call if there is one. Servers of the exec-server
 // protocol end processes with the connection: there it is NOT_IMPLEMENTED, and nothing
 // is started.
 func (c *Client) StartDetached(ctx context.Context, process *execwirev1.StartProcessRequest) (*execwirev1.Process, error) {
@@ -102,8 +104,8 @@ func (c *Client) ReadOutput(ctx context.Context, process ProcessRef, options Rea
 	})
 }
 
-// Signal sends a signal to a process's group. One whose answer was lost may have been
-// sent.
+// Signal sends a signal to a process's group. It is asked for once: one whose answer
+// was lost may have been sent.
 func (c *Client) Signal(ctx context.Context, process ProcessRef, signal syscall.Signal) error {
 	_, err := c.processes.SignalProcess(ctx, &execwirev1.SignalProcessRequest{
 		SessionId: process.SessionID, ProcessId: process.ProcessID, Signal: execwirev1.Signal(signal)})
@@ -111,7 +113,8 @@ func (c *Client) Signal(ctx context.Context, process ProcessRef, signal syscall.
 }
 
 // Terminate ends a process and its descendants, waits until they are gone, and says by
-// what means.
+// what means. One that had to be repeated may say that nothing was running any more, or
+// that the process is not known: the first has ended it.
 func (c *Client) Terminate(ctx context.Context, process ProcessRef, how Termination) (*execwirev1.TerminateProcessResponse, error) {
 	return repeat(ctx, c, func(ctx context.Context) (*execwirev1.TerminateProcessResponse, error) {
 		return c.processes.TerminateProcess(ctx, &execwirev1.TerminateProcessRequest{
@@ -131,7 +134,8 @@ func (c *Client) ListSessions(ctx context.Context) iter.Seq2[*execwirev1.Session
 }
 
 // CloseSession ends a session and its processes, descendants included, and waits until
-// nothing of them is left.
+// nothing of them is left. It is asked for once: one whose answer was lost may have
+// ended the session.
 func (c *Client) CloseSession(ctx context.Context, id string) error {
 	_, err := c.sessions.CloseSession(ctx, &execwirev1.CloseSessionRequest{SessionId: id})
 	return answered(ctx, err)

@@ -34,10 +34,10 @@ type DirEntry struct {
 }
 
 // The methods about files take absolute paths of the server's machine, which
-// need not be UTF-8. They block until the server has answered; those that may be
-// repeated go on after a lost connection for a minute and a quarter. Errors are
-// [*Error], of which errors.Is finds fs.ErrNotExist, fs.ErrExist and
-// fs.ErrPermission, or wrap the cause of ctx.
+// need not be UTF-8. They block until the server has answered; all but Mkdir, Remove,
+// Rename, RenameNew, Symlink and Copy, which are sent once, go on after a lost
+// connection for a minute and a quarter. Errors are [*Error], of which errors.Is finds
+// fs.ErrNotExist, fs.ErrExist and fs.ErrPermission, or wrap the cause of ctx.
 
 // Stat describes what a path leads to.
 func (c *Client) Stat(ctx context.Context, path string) (FileInfo, error) {
