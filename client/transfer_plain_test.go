@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -85,6 +86,8 @@ func (f *plainFiles) GetMetadata(_ context.Context, request *execwirev1.GetMetad
 	switch _, ok := f.files[request.GetPath()]; {
 	case f.links[request.GetPath()]:
 		m.Type = execwirev1.FileType_FILE_TYPE_SYMLINK
+	case f.directories[request.GetPath()]:
+		m.Type = execwirev1.FileType_FILE_TYPE_DIRECTORY
 	case !ok:
 		return nil, errNotFound
 	}
@@ -150,6 +153,59 @@ func TestPullOfWhatIsNoLink(t *testing.T) {
 	} {
 		if _, err := c.Pull(t.Context(), from, path, TransferOptions{}); Reason(err) != reason {
 			t.Errorf("%s is %v", from, err)
+		}
+	}
+}
+
+// ReadDirectory lists links to directories as directories.
+func (f *plainFiles) ReadDirectory(request *execwirev1.ReadDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.ReadDirectoryResponse]) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	response := &execwirev1.ReadDirectoryResponse{}
+	for kind, paths := range map[execwirev1.FileType][]string{
+		execwirev1.FileType_FILE_TYPE_REGULAR:   slices.Collect(maps.Keys(f.files)),
+		execwirev1.FileType_FILE_TYPE_DIRECTORY: slices.Concat(slices.Collect(maps.Keys(f.directories)), slices.Collect(maps.Keys(f.links))),
+	} {
+		for _, path := range paths {
+			if filepath.Dir(path) == request.GetPath() {
+				response.Entries = append(response.Entries, &execwirev1.DirectoryEntry{Name: filepath.Base(path), Type: kind, TargetType: kind})
+			}
+		}
+	}
+	return stream.Send(response)
+}
+
+func (f *plainFiles) RemovePath(_ context.Context, request *execwirev1.RemovePathRequest) (*execwirev1.RemovePathResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for path := range f.files {
+		if path == request.GetPath() || strings.HasPrefix(path, request.GetPath()+"/") {
+			delete(f.files, path)
+		}
+	}
+	return &execwirev1.RemovePathResponse{}, nil
+}
+
+// TestPushInPlaceRemovesNothingForNothing has a link be copied to where a file is, and
+// a directory to where a link leads elsewhere, of which the server says too little.
+func TestPushInPlaceRemovesNothingForNothing(t *testing.T) {
+	for _, deletes := range []bool{false, true} {
+		for what, make := range map[string]func(dir string) error{
+			"a link":      func(dir string) error { return os.Symlink("file", dir+"/link") },
+			"a directory": func(dir string) error { return os.Mkdir(dir+"/away", 0o755) },
+		} {
+			files, c := newPlainFiles(t)
+			files.directories["/there"], files.files["/there/link"] = true, "kept"
+			files.links["/there/away"], files.files["/there/away/precious"] = true, "kept"
+			before := maps.Clone(files.files)
+			dir := t.TempDir()
+			if err := make(dir); err != nil {
+				t.Fatal(err)
+			}
+			done, err := c.Push(t.Context(), dir, "/there", TransferOptions{Recursive: true, InPlace: true, Delete: deletes})
+			if err == nil || done.Deleted > 0 || !maps.Equal(files.files, before) {
+				t.Errorf("%s: done are %+v, %v, there are %v", what, done, err, files.files)
+			}
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (t *transfer) do(ctx context.Context, task transferTask) error {
 		t.count(func(done *Transferred) { done.Omitted++ })
 		return nil
 	}
-	if task.there != 0 && task.there != task.kind && t.options.Delete {
+	if task.there != 0 && task.there != task.kind && t.options.Delete && task.kind != symlink {
 		if err := t.destination.removeAll(ctx, task.name); err != nil {
 			return err
 		}
@@ -47,6 +47,14 @@ func (t *transfer) doDirectory(ctx context.Context, task transferTask) error {
 	facts, err := t.source.lstat(ctx, task.name)
 	if err != nil {
 		return err
+	}
+	if task.there == directory && t.options.InPlace && task.name != "." {
+		// Servers of the exec-server protocol list a link as what it leads to.
+		there, err := t.destination.lstat(ctx, task.name)
+		if err != nil {
+			return err
+		}
+		task.there = there.kind
 	}
 	made := false
 	if task.there != directory {
@@ -91,14 +99,21 @@ func (t *transfer) doLink(ctx context.Context, task transferTask) error {
 		switch {
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return err
-		case err == nil && (t.options.NoReplace || there.kind == symlink && there.target == facts.target):
+		case err == nil && (t.options.NoReplace && !t.mayRemove(there) || there.kind == symlink && there.target == facts.target):
 			t.count(func(done *Transferred) { done.Skipped++ })
 			return nil
-		case err == nil && there.kind == directory:
+		case err == nil && there.kind == directory && !t.mayRemove(there):
 			return &fs.PathError{Op: "copy link", Path: task.name, Err: errInTheWay}
 		case err == nil:
+			// A server that makes no links says so before anything is removed.
+			if err := t.destination.symlink(ctx, task.name, facts.target); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
 			if err := t.destination.removeAll(ctx, task.name); err != nil {
 				return err
+			}
+			if t.mayRemove(there) {
+				t.count(func(done *Transferred) { done.Deleted++ })
 			}
 		}
 	}
@@ -108,6 +123,10 @@ func (t *transfer) doLink(ctx context.Context, task transferTask) error {
 	t.count(func(done *Transferred) { done.Links++ })
 	return nil
 }
+
+// mayRemove is whether what is in the place of a link is removed as what the source
+// does not have.
+func (t *transfer) mayRemove(there fileFacts) bool { return t.options.Delete && there.kind != symlink }
 
 func (t *transfer) doFile(ctx context.Context, task transferTask) error {
 	if task.there != 0 {
