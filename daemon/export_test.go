@@ -1,6 +1,10 @@
 package daemon
 
-import "google.golang.org/grpc"
+import (
+	"time"
+
+	"google.golang.org/grpc"
+)
 
 // Services returns what the server for all listeners offers.
 func (d *Daemon) Services() map[string]grpc.ServiceInfo {
@@ -8,3 +12,6 @@ func (d *Daemon) Services() map[string]grpc.ServiceInfo {
 	defer s.Stop()
 	return s.GetServiceInfo()
 }
+
+// SetLinger changes how long either end of a forward has when the other one is gone.
+func (f *Forward) SetLinger(linger time.Duration) { f.linger = linger }

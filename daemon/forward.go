@@ -2,9 +2,13 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/internal/config"
@@ -27,6 +31,7 @@ type Forward struct {
 	cfg    config.Config
 	opts   ForwardOptions
 	server *client.Transport
+	linger time.Duration // forwardLinger
 }
 
 // NewForward makes a forward to the server of the transport. The listeners of the
@@ -50,7 +55,7 @@ func NewForward(cfg config.Config, server *client.Transport, opts ForwardOptions
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Forward{cfg: cfg, opts: opts, server: server}, nil
+	return &Forward{cfg: cfg, opts: opts, server: server, linger: forwardLinger}, nil
 }
 
 // Serve opens the listeners, connects to the server for each client that comes, and
@@ -69,7 +74,7 @@ func (f *Forward) Serve(ctx context.Context) error {
 	for _, l := range doors.inOrder {
 		serving.Go(func() {
 			for {
-				conn, err := l.Accept()
+				conn, err := f.accept(running, l)
 				if err != nil {
 					failed <- fmt.Errorf("failed to serve %s: %w", l.URL(), err)
 					return
@@ -87,6 +92,41 @@ func (f *Forward) Serve(ctx context.Context) error {
 	doors.close()
 	serving.Wait()
 	return err
+}
+
+// acceptPause is how long nobody is accepted when the system has had no place for a
+// connection.
+const acceptPause = 100 * time.Millisecond
+
+// accept waits for the next client. It goes on while the system has no place for one.
+func (f *Forward) accept(ctx context.Context, l net.Listener) (net.Conn, error) {
+	for full := false; ; full = true {
+		conn, err := l.Accept()
+		if !isFull(err) {
+			return conn, err
+		}
+		if !full {
+			f.opts.Logger.Warn("the system has no place for further clients: raise its limit of open files, or lower connections_per_listener", "error", err)
+		}
+		pause := time.NewTimer(acceptPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, err
+		}
+	}
+}
+
+// isFull reports whether a connection was not made for want of something that others
+// give back.
+func isFull(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 // open opens all listeners or none.

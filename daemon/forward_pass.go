@@ -40,15 +40,16 @@ func (f *Forward) pass(ctx context.Context, near net.Conn) {
 	down.Go(func() {
 		_, err := copyBytes(near, far)
 		f.opts.Logger.Debug("a connection to the server has ended", "error", err)
-		_ = near.SetReadDeadline(time.Now().Add(forwardLinger)) // fails on one that is closed
+		_ = near.SetReadDeadline(time.Now().Add(f.linger)) // fails on one that is closed
 		if half, ok := near.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite() // likewise
 		}
 	})
-	if lost, _ := copyBytes(far, near); lost {
+	if lost, _ := copyBytes(&patient{Conn: far, client: near, linger: f.linger}, near); lost {
 		// What the client says now nobody hears. It is read all the same: closing
 		// before it was would take back what the client has not read yet.
-		_ = far.SetReadDeadline(time.Now().Add(forwardLinger)) // fails on one that is closed
+		_ = far.SetReadDeadline(time.Now().Add(f.linger))   // fails on one that is closed
+		_ = near.SetWriteDeadline(time.Now().Add(f.linger)) // likewise
 		_, _ = copyBytes(nowhere{near}, near)
 	}
 	_ = far.Close() // the client has left
@@ -71,6 +72,51 @@ func copyBytes(to, from net.Conn) (writing bool, err error) {
 			return false, err
 		}
 	}
+}
+
+// patient is a connection to a server that may take its time for as long as the client
+// is there. While it does nobody reads what the client says, so that its end has to be
+// looked for.
+type patient struct {
+	net.Conn
+	client net.Conn
+	linger time.Duration // how long the server has when the client has left
+
+	mu      sync.Mutex
+	writing bool        // guarded by mu
+	timer   *time.Timer // guarded by mu; nil before the first Write
+}
+
+// Write implements net.Conn.
+func (p *patient) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	p.writing = true
+	if p.timer == nil {
+		p.timer = time.AfterFunc(p.linger, p.look)
+	} else {
+		p.timer.Reset(p.linger)
+	}
+	p.mu.Unlock()
+	n, err := p.Conn.Write(b)
+	p.mu.Lock()
+	p.writing = false
+	p.timer.Stop()
+	p.mu.Unlock()
+	return n, err
+}
+
+// look ends a Write for a client that has left.
+func (p *patient) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.writing {
+		return
+	}
+	if client, ok := p.client.(interface{ Left() bool }); ok && client.Left() {
+		_ = p.Close() // whoever is at the other end takes nothing
+		return
+	}
+	p.timer.Reset(p.linger)
 }
 
 // nowhere is a connection that takes what is written to it for nobody.

@@ -33,6 +33,11 @@ type forwarding struct {
 // forward serves at listen.
 func forward(t *testing.T, at string, change func(*config.Config)) *forwarding {
 	t.Helper()
+	return forwardWith(t, at, change, func(*daemon.Forward) {})
+}
+
+func forwardWith(t *testing.T, at string, change func(*config.Config), tune func(*daemon.Forward)) *forwarding {
+	t.Helper()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +57,7 @@ func forward(t *testing.T, at string, change func(*config.Config)) *forwarding {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tune(f)
 	patient, cancel := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
 	ctx, stop := context.WithCancelCause(patient)
 	ended := make(chan error, 1)
@@ -188,6 +194,31 @@ func TestAClientThatLeaves(t *testing.T) {
 	if _, err := os.Lstat(strings.TrimPrefix(o.url, "unix://")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
+}
+
+// A client that leaves while the server takes nothing leaves nothing behind: its place
+// is another's.
+func TestAClientThatLeavesAServerThatStalls(t *testing.T) {
+	o := forwardWith(t, atSocket(t), func(cfg *config.Config) { cfg.Connections = 1 },
+		func(f *daemon.Forward) { f.SetLinger(50 * time.Millisecond) })
+	near, _ := o.connect()
+	block := make([]byte, 1<<20)
+	for err := error(nil); err == nil; { // until nothing is taken for a while
+		_ = near.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+		_, err = near.Write(block)
+	}
+	_ = near.Close()
+	for o.ctx.Err() == nil {
+		next := o.dial()
+		_ = o.server.(*net.TCPListener).SetDeadline(time.Now().Add(50 * time.Millisecond))
+		if far, err := o.server.Accept(); err == nil {
+			o.closing(far)
+			o.expect(next, far, "its place")
+			return
+		}
+		_ = next.Close()
+	}
+	t.Fatal("the client that has left keeps its place")
 }
 
 func TestAForwardsSocketIsPrivate(t *testing.T) {

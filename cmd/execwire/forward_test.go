@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // startForward runs a forward whose stdin stays open until the returned function
@@ -116,6 +117,36 @@ func TestAForwardEndsWhileItConnects(t *testing.T) {
 	c.Stdin = strings.NewReader("")
 	if got := runCommand(t, c); got.code != 0 || got.out != "" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A forward that has as many open files as it may have goes on when clients leave.
+func TestAForwardOutlastsACrowd(t *testing.T) {
+	core := startServer(t, "grpc://127.0.0.1:0")
+	c := command(t, "forward", "--server", core.urls[0], "--listen", "grpc://127.0.0.1:0")
+	c.Args = append([]string{"sh", "-c", `ulimit -n 40; exec "$@"`, "sh", c.Path}, c.Args[1:]...)
+	c.Path = "/bin/sh"
+	s, _ := startWithStdin(t, c)
+	var crowd []net.Conn
+	for range 60 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.urls[0], "grpc://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, conn)
+	}
+	for _, conn := range crowd {
+		_ = conn.Close()
+	}
+	// Whoever comes while the crowd leaves may find no place yet.
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		got := runCommand(t, command(t, "run", "--server", s.urls[0], "--", "echo", "hello"))
+		if got.code == 0 && got.out == "hello\n" {
+			return
+		}
+		if strings.Contains(got.errOut, "refused") || time.Now().After(deadline) {
+			t.Fatalf("%+v", got)
+		}
 	}
 }
 

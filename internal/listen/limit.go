@@ -4,6 +4,9 @@ import (
 	"container/list"
 	"net"
 	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // limiter bounds the connections of one door. When there are as many as may be,
@@ -106,6 +109,26 @@ func (c *limitedConn) Close() error {
 	c.limiter.drop(c)
 	c.limiter.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// Left reports whether the other end has closed the connection, or says no more, also
+// as long as what it has said was not read. Of a TCP connection whose buffers are full
+// the system tells it minutes later, when it has given up delivering the rest.
+func (c *limitedConn) Left() bool {
+	system, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := system.SyscallConn()
+	left := false
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+			n, err := unix.Poll(asked, 0)
+			left = err == nil && n > 0
+		})
+	}
+	return left || err != nil // closed here
 }
 
 // CloseWrite tells the other end that nothing more comes, if connections of this
