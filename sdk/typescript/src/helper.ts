@@ -8,6 +8,8 @@ import { ConnectionError, messageOf } from "./errors.js";
 
 /** How long a helper may take to end after it was asked to. */
 const endTimeoutMs = 10_000;
+/** For how long what a helper said is waited for once it has ended. */
+const lastWordsMs = 1_000;
 /** How much of what a helper says on stderr is kept, to be told when it ends early. */
 const keptBytes = 4096;
 
@@ -37,7 +39,15 @@ export class Helper {
     child.stderr?.on("data", (text: Buffer) => (this.said = (this.said + text.toString()).slice(-keptBytes)));
     this.ended = new Promise((resolve) => {
       child.once("error", (error) => resolve(error.message));
-      child.once("close", (code, signal) => resolve(signal ? `it was ended by ${signal}` : `it exited with code ${code}`));
+      child.once("exit", (code, signal) => {
+        const how = signal ? `it was ended by ${signal}` : `it exited with code ${code}`;
+        // It has said why by now; what it started may hold its stderr open.
+        const timer = setTimeout(() => resolve(how), lastWordsMs);
+        child.once("close", () => {
+          clearTimeout(timer);
+          resolve(how);
+        });
+      });
     });
   }
 
@@ -56,7 +66,11 @@ export class Helper {
     // Nobody else may enter what mkdtemp makes.
     const directory = await mkdtemp(join(tmpdir(), "execwire-"));
     // In a group of its own: Ctrl-C is for this program alone, which may have to end processes first.
-    const child = spawn(program, args(`unix://${join(directory, "socket")}`), { stdio: ["pipe", "pipe", "pipe"], detached: true });
+    const child = spawn(program, args(`unix://${join(directory, "socket")}`), {
+      stdio: ["pipe", "pipe", "pipe"],
+      detached: true,
+      env: { ...process.env, EXECWIRE_SHUTDOWN_GRACE_PERIOD: "0s" }, // its processes end with it, and nobody waits for them
+    });
     child.stdin?.on("error", () => undefined);
     const helper = new Helper(child, directory);
     try {

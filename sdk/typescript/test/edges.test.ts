@@ -14,7 +14,7 @@ import { ClosedError, connect, ConnectionError, launch, LostError, ReadError } f
 import { FileSystemService } from "execwire/v1";
 import { FileSystem } from "#dist/files.js";
 import { Rpc } from "#dist/rpc.js";
-import { after, binary, client, dial, directory, Proxy, serve } from "./fixture.js";
+import { after, binary, client, dial, directory, Program, Proxy, serve } from "./fixture.js";
 
 test("memory that was written is the caller's to use again", async (t) => {
   const { url } = await serve(t);
@@ -138,6 +138,20 @@ test("a helper that ends fails at once all that goes on, and what comes later", 
   await Promise.all([waited, looked]);
   await assert.rejects(c.run(["true"]), ConnectionError);
   await assert.rejects(c.files.stat("/"), ConnectionError);
+});
+
+test("a client is closed at once whatever runs on its own server, and its processes end", async (t) => {
+  const script = `
+    import { launch } from "execwire";
+    const c = await launch({ binary: ${JSON.stringify(binary)} });
+    const p = await c.start(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1000; done"]);
+    for await (const { data } of p.output()) { process.stdout.write(data); break; }
+    await c.close();
+    console.log("closed");`;
+  const { program, said } = await Program.start(t, process.execPath, ["--input-type=module", "--eval", script], 2);
+  assert.equal(said[1], "closed");
+  assert.equal(await program.exited(), 0);
+  assert.ok(!runs(Number(said[0])));
 });
 
 test("a program that is killed leaves neither its server nor the processes of it", async (t) => {
