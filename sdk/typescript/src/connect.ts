@@ -91,6 +91,7 @@ async function open(
 ): Promise<Client> {
   const connection = new Connection(socket, credentials);
   const rpc = new Rpc(connection.transport, options.resumeForMs ?? assumedGraceMs + graceMarginMs);
+  connection.onLost = () => rpc.lost();
   void helper?.ended.then((how) => rpc.fail(new ConnectionError(shown(url), new Error(how))));
   const shared: Shared = {
     rpc,

@@ -22,6 +22,7 @@ export interface Stubs {
 export class Rpc {
   readonly stubs: Stubs;
   private readonly closing = new AbortController();
+  private readonly listeners = new Set<() => void>();
 
   /** resumeForMs is for how long lost connections are resumed where no process has its own grace. */
   constructor(transport: Transport, readonly resumeForMs: number) {
@@ -47,6 +48,19 @@ export class Rpc {
   /** Aborts when the client is closed, or the way to the server is gone for good. */
   get lifetime(): AbortSignal {
     return this.closing.signal;
+  }
+
+  /** Has something called whenever a connection is lost, until what it returns is called. */
+  onLost(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** Says that a connection is lost. */
+  lost(): void {
+    for (const listener of this.listeners) {
+      listener();
+    }
   }
 
   /** Makes one call. */

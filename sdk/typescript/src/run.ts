@@ -5,7 +5,6 @@ import { EventTracker } from "./events.js";
 import type { Exit } from "./exit.js";
 import { ErrorReason } from "./gen/execwire/v1/error_pb.js";
 import type { Termination } from "./gen/execwire/v1/process_command_pb.js";
-import type { ProcessEvent as EventMessage } from "./gen/execwire/v1/process_event_pb.js";
 import type { Process } from "./gen/execwire/v1/process_pb.js";
 import {
   type RunProcessRequest,
@@ -15,19 +14,13 @@ import {
   type RunStart,
   type RunStarted,
 } from "./gen/execwire/v1/process_run_pb.js";
-import { assumedGraceMs, Attempts, graceMarginMs } from "./retry.js";
-import { Queue } from "./queue.js";
+import { Inbox } from "./inbox.js";
+import { Link } from "./link.js";
 import type { Rpc } from "./rpc.js";
 import { fromRpc } from "./status.js";
 import { StdinBuffer, stdinClosed } from "./stdin.js";
-import { abortable, durationMs, LinkedSignal } from "./time.js";
+import { abortable, LinkedSignal } from "./time.js";
 
-/**
- * For how long after its first sending a start that was not answered may be repeated: while the
- * server still has the record by which it knows a repetition, 30 seconds by its documented
- * default, less the way there. Later the command could run twice.
- */
-const repeatWithinMs = 25_000;
 /** What is done for a process that nobody follows any more may take so long. */
 const endTimeoutMs = 5_000;
 /** How long a process that is given up may take to accept its input. */
@@ -66,25 +59,15 @@ export class Run {
   detached = false;
 
   private readonly tracker: EventTracker;
-  private readonly attempts = new Attempts();
+  private readonly inbox: Inbox;
+  private readonly link: Link;
   private readonly stopping: LinkedSignal;
   private settle!: { resolve: (process: Process) => void; reject: (error: unknown) => void };
   private finish!: { resolve: () => void; reject: (error: unknown) => void };
-  private sentAt: number | undefined;
-  private isStarted = false;
   private ended = false;
 
-  /** What was received and not taken. */
-  private pending = new Queue<EventMessage>();
-  private pendingBytes = 0;
-  private receivedSeq: number;
   /** Behind which seq the stream tells what happened. */
   private resumedAt: number;
-  private receivedClosed = false;
-  private receivedExit: EventMessage | undefined;
-  private readonly takers = new Set<() => void>();
-  private readers: (() => void)[] = [];
-
   private readonly acknowledger: Acknowledger;
   private detaching = false;
   private wakeSender: (() => void) | undefined;
@@ -94,11 +77,13 @@ export class Run {
     this.processId = process?.processId ?? "";
     this.sessionId = process?.sessionId ?? "";
     this.tracker = new EventTracker(this.processId, options.afterSeq);
-    this.receivedSeq = this.resumedAt = options.afterSeq;
+    this.inbox = new Inbox(this.processId, options.afterSeq, options.maxBufferedBytes);
+    this.link = new Link(options.start, options.found, rpc.resumeForMs);
+    this.resumedAt = options.afterSeq;
     this.acknowledger = new Acknowledger(() => this.wake());
     this.stdin = new StdinBuffer(process?.io?.io.case === "terminal", () => this.wake());
     this.stopping = new LinkedSignal(rpc.lifetime);
-    this.stopping.signal.addEventListener("abort", () => this.releaseReaders(), { once: true });
+    this.stopping.signal.addEventListener("abort", () => this.inbox.wakeReceivers(), { once: true });
     this.started = new Promise((resolve, reject) => (this.settle = { resolve, reject }));
     this.finished = new Promise((resolve, reject) => (this.finish = { resolve, reject }));
     // Both are told by other calls too.
@@ -131,8 +116,8 @@ export class Run {
     for (;;) {
       signal?.throwIfAborted();
       this.acknowledger.done(this.tracker.last, false);
-      const message = this.pending.shift();
-      if (!message) {
+      const next = this.inbox.shift();
+      if (!next) {
         if (this.tracker.closed) {
           this.finish.resolve();
           return undefined;
@@ -141,20 +126,17 @@ export class Run {
           this.finish.reject(this.failure);
           throw this.failure;
         }
-        await this.news(signal);
+        await this.inbox.news(signal);
         continue;
       }
-      const bytes = bytesOf(message);
-      this.pendingBytes -= bytes;
-      this.releaseReaders();
       let event;
       try {
-        event = this.tracker.take(message);
+        event = this.tracker.take(next.message);
       } catch (error) {
         this.fail(error);
         throw error;
       }
-      this.acknowledger.took(bytes);
+      this.acknowledger.took(next.bytes);
       if (this.tracker.closed) {
         this.stdin.fail(stdinClosed("the process has ended, and takes no input any more"));
         this.acknowledger.done(this.tracker.last, true); // the server ends the stream by it
@@ -166,19 +148,6 @@ export class Run {
     }
   }
 
-  /** Waits until there is more to take. */
-  private news(signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        signal?.removeEventListener("abort", done);
-        this.takers.delete(done);
-        resolve();
-      };
-      signal?.addEventListener("abort", done, { once: true });
-      this.takers.add(done);
-    });
-  }
-
   /** Waits for a moment until the stream of a process that has closed is over: the server ends it by the last acknowledgement. */
   async settled(): Promise<void> {
     await abortable(this.over, AbortSignal.timeout(endTimeoutMs)).catch(() => undefined);
@@ -186,7 +155,7 @@ export class Run {
 
   /** Kills the process if it may run, and ends the run for the reason. */
   async kill(termination: Termination, reason: unknown): Promise<void> {
-    if (!this.ended && !this.receivedClosed) {
+    if (!this.ended && !this.inbox.closed) {
       await this.whenStarted(endTimeoutMs);
       await this.terminate(termination);
     }
@@ -210,7 +179,7 @@ export class Run {
       this.wake();
     }
     await this.over;
-    if (!this.detached && !this.receivedClosed) {
+    if (!this.detached && !this.inbox.closed) {
       throw this.failure;
     }
   }
@@ -244,7 +213,7 @@ export class Run {
           await this.attempt();
           break;
         } catch (thrown) {
-          if (this.receivedClosed) {
+          if (this.inbox.closed) {
             break; // nothing more can be learned
           }
           const error = this.stopping.signal.aborted ? this.stopping.signal.reason : fromRpc(thrown);
@@ -253,7 +222,7 @@ export class Run {
       }
     } catch (error) {
       // The way to the server is gone for good.
-      this.failure ??= error instanceof ConnectionError && this.sentAt !== undefined ? this.lostError(error) : error;
+      this.failure ??= error instanceof ConnectionError && this.link.sentAt !== undefined ? this.lostError(error) : error;
     }
     this.end();
   }
@@ -271,45 +240,51 @@ export class Run {
     }
     this.settle.reject(this.failure ?? new ProtocolError("the run ended before the process was started"));
     this.stdin.fail(
-      this.receivedClosed
+      this.inbox.closed
         ? stdinClosed("the process has ended, and takes no input any more")
         : (this.failure ?? new ClosedError("the process is not followed any more")),
     );
-    this.wakeTakers();
-    this.releaseReaders();
+    this.inbox.wakeTakers();
+    this.inbox.wakeReceivers();
   }
 
   /** Follows the process over one stream, which returns when the process has closed or is given up. */
   private async attempt(): Promise<void> {
-    if (this.repeatIsLate()) {
+    if (this.link.repeatIsLate()) {
       throw this.lostError(this.failure ?? new Error("the start was not answered in time"));
     }
     const linked = new LinkedSignal(this.stopping.signal);
     const stream = { over: false };
+    // Whoever waits for room does not read, and would not learn it.
+    const forget = this.rpc.onLost(() => {
+      this.lossSeen = true;
+      this.inbox.wakeReceivers();
+    });
     try {
       const responses = this.rpc.stubs.processes.runProcess(this.requests(stream), { signal: linked.signal });
       for await (const response of responses) {
         await this.receive(response);
       }
     } finally {
+      forget();
       linked.abort(new ClosedError("the stream is over"));
       stream.over = true;
       this.wake();
     }
-    if (this.receivedClosed) {
+    if (this.inbox.closed) {
       return;
     }
     if (this.detaching) {
       this.detached = true;
       return;
     }
-    throw new ProtocolError(`the stream ended after seq ${this.receivedSeq} without saying that the process closed`);
+    throw new ProtocolError(`the stream ended after seq ${this.inbox.lastSeq} without saying that the process closed`);
   }
 
   /** What is said on one stream. It never ends by itself: that would be a half-close. */
   private async *requests(stream: { over: boolean }): AsyncGenerator<RunProcessRequest> {
     this.streamStarted = false;
-    this.sentAt ??= performance.now();
+    this.link.sentAt ??= performance.now();
     yield this.opening();
     let detachBy: number | undefined;
     while (!stream.over) {
@@ -334,11 +309,13 @@ export class Run {
   }
 
   private streamStarted = false;
+  /** Whether a connection was lost since the stream began, which may be that of the stream: all that came over it is read then, at most a window. */
+  private lossSeen = false;
 
   /** The same start until it was answered, then a resume from what was taken. */
   private opening(): RunProcessRequest {
     const { start, found } = this.options;
-    if (!this.isStarted && !found) {
+    if (!this.link.started && !found) {
       return create(RunProcessRequestSchema, { message: { case: "start", value: start } });
     }
     this.resumedAt = this.tracker.last;
@@ -383,9 +360,10 @@ export class Run {
         this.begin(message.value);
         break;
       case "events":
-        this.queue(message.value.events);
-        while (this.pendingBytes > this.options.maxBufferedBytes && !this.stopping.signal.aborted) {
-          await new Promise<void>((resolve) => this.readers.push(resolve));
+        this.inbox.add(message.value.events);
+        this.link.attempts.progress();
+        while (this.inbox.full && !this.lossSeen && !this.stopping.signal.aborted) {
+          await this.inbox.room();
         }
         break;
       case "stdinAccepted":
@@ -403,7 +381,7 @@ export class Run {
     if (!process) {
       throw new ProtocolError("it did not say which process runs");
     }
-    if (!this.isStarted) {
+    if (!this.link.started) {
       if (this.options.found) {
         this.stdin.join(Number(started.stdinOffset), process.hasTerminal);
       } else if (started.resumed) {
@@ -411,44 +389,25 @@ export class Run {
       }
     }
     this.stdin.resume(Number(started.stdinOffset), Number(started.stdinWindowBytes));
-    this.pending = new Queue();
-    this.pendingBytes = 0;
-    this.receivedSeq = this.tracker.last;
+    this.inbox.restart(this.tracker.last);
     this.tracker.resume(this.resumedAt);
     this.acknowledger.resume(Number(started.outputWindowBytes), Number(started.outputWindowEvents));
     if (this.options.found) {
       this.tracker.meet(process);
-      this.receivedClosed ||= this.tracker.closed;
+      this.inbox.closed ||= this.tracker.closed;
     }
     this.streamStarted = true;
-    const first = !this.isStarted;
-    this.isStarted = true;
-    if (this.attempts.lostAt !== undefined) {
-      this.attempts.lostAt = undefined;
+    this.lossSeen = false;
+    const first = !this.link.started;
+    if (this.link.regain()) {
       this.tracker.resumed++;
       this.options.onResumed?.();
     }
     if (first) {
       this.settle.resolve(process);
     }
-    this.wakeTakers();
+    this.inbox.wakeTakers();
     this.wake();
-  }
-
-  private queue(events: EventMessage[]): void {
-    for (const event of events) {
-      this.pending.push(event);
-      this.pendingBytes += bytesOf(event);
-      if (event.seq !== 0n) {
-        this.receivedSeq = Number(event.seq);
-      }
-      if (event.event.case === "exited") {
-        this.receivedExit = event;
-      }
-      this.receivedClosed ||= event.event.case === "closed";
-    }
-    this.attempts.progress();
-    this.wakeTakers();
   }
 
   private reject(rejected: RunRejected): void {
@@ -465,78 +424,28 @@ export class Run {
     if (!(error instanceof ExecwireError)) {
       throw error;
     }
-    const wasThere = this.isStarted || (this.options.found && this.attempts.lostAt !== undefined);
-    if (wasThere && (error.reason === "PROCESS_NOT_FOUND" || error.reason === "SESSION_NOT_FOUND")) {
-      throw this.lostError(error);
+    switch (this.link.judge(error)) {
+      case "failed":
+        throw error;
+      case "lost":
+        throw this.lostError(error);
     }
-    const firstAnswer = !this.isStarted && this.attempts.lostAt === undefined;
-    if (firstAnswer && (error.reason === "DRAINING" || error.reason === "SANDBOX_NOT_STARTED")) {
-      throw error;
-    }
-    if (!this.attempts.transient(error)) {
-      throw error;
-    }
-    if (this.sentAt === undefined) {
-      if (this.attempts.lostForMs() > repeatWithinMs) {
-        throw error; // it was never asked for
-      }
-    } else if (this.graceIsOver() || this.repeatIsLate()) {
-      throw this.lostError(error);
-    }
-    if (this.attempts.lostAt === undefined) {
-      this.attempts.lostAt = performance.now();
+    if (this.link.lose()) {
       this.options.onLost?.(error);
     }
-    await this.attempts.backoff.wait(error.retryAfterMs, this.stopping.signal);
-  }
-
-  /** Whether the server has certainly given the process up, or the client is to. */
-  private graceIsOver(): boolean {
-    const { grace } = this.options.start;
-    if (grace && durationMs(grace) === 0) {
-      return true;
-    }
-    const keptMs = grace ? durationMs(grace) : assumedGraceMs;
-    return this.attempts.lostForMs() > Math.min(keptMs + graceMarginMs, Math.max(this.rpc.resumeForMs, grace ? keptMs : 0));
-  }
-
-  private repeatIsLate(): boolean {
-    return !this.isStarted && !this.options.found && this.sentAt !== undefined && performance.now() - this.sentAt > repeatWithinMs;
+    await this.link.attempts.backoff.wait(error.retryAfterMs, this.stopping.signal);
   }
 
   private lostError(cause: unknown): LostError {
-    let exit: Exit | undefined = this.tracker.exit;
-    if (!exit && this.receivedExit) {
-      // Told, but not taken: all that waits before it is still taken first.
-      const peek = new EventTracker(this.processId, Number(this.receivedExit.seq) - 1);
-      peek.take(this.receivedExit);
-      exit = peek.exit;
-    }
     return new LostError(
       {
         processId: this.processId,
-        started: this.isStarted || this.options.found,
-        exit,
-        lastSeq: this.receivedSeq,
-        lostForMs: this.attempts.lostForMs(),
+        started: this.link.started || this.options.found,
+        exit: this.tracker.exit ?? this.inbox.exit,
+        lastSeq: this.inbox.lastSeq,
+        lostForMs: this.link.attempts.lostForMs(),
       },
       cause,
     );
   }
-
-  private wakeTakers(): void {
-    for (const wake of [...this.takers]) {
-      wake();
-    }
-  }
-
-  private releaseReaders(): void {
-    for (const release of this.readers.splice(0)) {
-      release();
-    }
-  }
-}
-
-function bytesOf({ event }: EventMessage): number {
-  return event.case === "output" ? event.value.data.length : 0;
 }

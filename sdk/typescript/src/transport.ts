@@ -38,6 +38,8 @@ export class Connection implements SessionManager {
   private newest: Set<ClientHttp2Stream> | undefined;
   /** Whether the last attempt to connect came through to somebody. */
   reached = false;
+  /** Called when a connection is lost, after its streams were told. */
+  onLost: (() => void) | undefined;
   private lastError: unknown;
   private closed = false;
 
@@ -162,6 +164,7 @@ export class Connection implements SessionManager {
         open.delete(stream);
         stream.destroy(error);
       }
+      this.onLost?.();
     };
     socket.prependOnceListener("error", lose);
     socket.prependOnceListener("close", () => {

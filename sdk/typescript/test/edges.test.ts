@@ -87,6 +87,22 @@ test("closing ends the streams of a process without an error that nobody listens
   await Promise.all(closed);
 });
 
+test("a lost connection is made again while nobody takes what waits in memory", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  let resume: () => void = () => undefined;
+  const resumed = new Promise<void>((resolve) => (resume = resolve));
+  const c = await dial(t, proxy.url, { maxBufferedBytes: 100_000 });
+  const bytes = 3_000_000;
+  await using p = await c.start(["head", "-c", `${bytes}`, "/dev/zero"], { onResumed: () => resume() });
+  while ((await c.getProcess(p.id)).lastSeq < 10n) {
+    await tick(); // until it has said more than may wait
+  }
+  proxy.cut();
+  await resumed;
+  assert.equal((await p.communicate()).stdout.length, bytes);
+});
+
 test("a start that was aborted before it starts nothing", async (t) => {
   const c = await client(t);
   const reason = new Error("not wanted");
