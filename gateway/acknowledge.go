@@ -39,7 +39,7 @@ func (p *acknowledgeParams) run(_ context.Context, r *request) (any, *jsonrpc.Er
 	known := r.records[coreProcessID(p.ProcessID)]
 	var news []acknowledgement
 	if known != nil {
-		known.take(min(p.Seq, max(known.said, known.hole)))
+		known.claim(p.Seq)
 		news = known.appendNews(nil)
 	}
 	r.mu.Unlock()

@@ -50,6 +50,46 @@ func TestOnlyAnAcknowledgementAcknowledges(t *testing.T) {
 	})
 }
 
+// TestAnAcknowledgementMayComeBeforeWhatItIsAboutWasNoted acknowledges what was read of
+// a batch that is still being said: nothing else would acknowledge it later.
+func TestAnAcknowledgementMayComeBeforeWhatItIsAboutWasNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		served, cl := core.serveHere()
+		cl.pipe.capacity = 1
+		cl.acknowledging("")
+		cl.mu.Lock()
+		cl.quota = 2
+		cl.mu.Unlock()
+		s.say("p", 1, 2, 3, 4)
+		expect(t, s, cl, "", 1, 2)
+		// Not by a message: the answer would wait for the rest.
+		if _, err := (&acknowledgeParams{ProcessID: "p", Seq: 2}).run(t.Context(), &request{connection: served}); err != nil {
+			t.Error(err)
+		}
+		expect(t, s, cl, "p 2", 1, 2)
+	})
+}
+
+// TestWhatWasReadCanBeAcknowledged acknowledges what an answer said before it came from
+// the core as news.
+func TestWhatWasReadCanBeAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		cl := core.connect()
+		cl.acknowledging("")
+		s.say("p", 1)
+		synctest.Wait()
+		s.last["p"] = 3
+		cl.must("process/read", map[string]any{"processId": "p"})
+		cl.must("process/acknowledge", map[string]any{"processId": "p", "seq": 3})
+		expect(t, s, cl, "p 1", 1)
+		s.say("p", 2, 3)
+		time.Sleep(time.Hour)
+		expect(t, s, cl, "p 1, p 3", 1, 2, 3)
+	})
+}
+
 func TestWhatWasMissedStaysUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, core := newScriptedCore(t)

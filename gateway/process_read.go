@@ -37,6 +37,9 @@ func (p *readParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) 
 		reading.end()
 		return nil, processFailure(p.ProcessID, err)
 	}
+	if r.acknowledges {
+		reading.promise()
+	}
 	return reading, nil
 }
 
@@ -77,6 +80,15 @@ func (r *reading) pin() {
 	}
 	r.mu.Unlock()
 	r.session.acknowledge(news)
+}
+
+// promise notes how far the client will have read when it is answered, which is when
+// it may acknowledge that.
+func (r *reading) promise() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.record(r.id)
+	p.read = max(p.read, r.position)
 }
 
 // unpin lets the core drop what the client has: it has answered.

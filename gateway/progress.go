@@ -126,8 +126,9 @@ func (p *process) take(seq uint64) {
 }
 
 // claim notes that the client says of itself that it has everything up to seq,
-// which may be more than there is.
-func (p *process) claim(seq uint64) { p.take(min(seq, max(p.received, p.hole))) }
+// which may be more than there is. What came from the core counts before it was
+// noted as said: the client may be quicker.
+func (p *process) claim(seq uint64) { p.take(min(seq, max(p.received, p.hole, p.read))) }
 
 func (p *process) pin(r *reading) {
 	if p.pins == nil {
