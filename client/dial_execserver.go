@@ -44,7 +44,7 @@ func (c *dialConfig) dialExecServer(ctx context.Context, rawURL string) (*execse
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, &DialError{URL: masked(w.url), Err: w.explain(err)}
+		return nil, &DialError{URL: masked(w.url), Err: err}
 	}
 	return conn, nil
 }
@@ -94,7 +94,7 @@ func (w *websocket) open(ctx context.Context) (jsonrpc.Transport, error) {
 	}
 	conn, err := wsconn.Dial(ctx, w.url.String(), options)
 	if err != nil {
-		return nil, err
+		return nil, w.explain(err) // calls repeat it while the connection is lost
 	}
 	return conn, nil
 }
