@@ -2,6 +2,7 @@ package execserver
 
 import (
 	"context"
+	"io"
 	"slices"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -90,7 +91,7 @@ func (f *feed) push(event *execwirev1.ProcessEvent) error {
 	limit := f.process.conn.options.QueueBytes
 	owed := f.paces && f.link.peer.acknowledges // the server waits for the reader
 	if owed {
-		limit = int(2 * (f.link.peer.windowBytes + eventCost*f.link.peer.windowEvents))
+		limit, owed = f.link.peer.mostUnacknowledged()
 	}
 	switch {
 	case f.lagging:
@@ -107,6 +108,21 @@ func (f *feed) push(event *execwirev1.ProcessEvent) error {
 	return nil
 }
 
+// maxWindowQueue is how much of a process waits at most for a reader that its server
+// waits for, however large a window the server says that it has. What is beyond it is
+// read when the reader comes to it.
+const maxWindowQueue = 256 << 20
+
+// mostUnacknowledged is how much of a process may wait for a reader, and whether more
+// than that breaks the server's word.
+func (p *peer) mostUnacknowledged() (limit int, isPromise bool) {
+	if p.windowBytes >= maxWindowQueue/2 || p.windowEvents >= maxWindowQueue/2/eventCost {
+		return maxWindowQueue, false
+	}
+	wanted := 2 * (p.windowBytes + eventCost*p.windowEvents)
+	return int(min(wanted, maxWindowQueue)), wanted <= maxWindowQueue
+}
+
 // isFull reports whether the next event would be dropped.
 func (f *feed) isFull() bool {
 	f.process.mu.Lock()
@@ -114,7 +130,8 @@ func (f *feed) isFull() bool {
 	return f.bytes >= f.process.conn.options.QueueBytes && !f.lagging && f.over == nil
 }
 
-// next blocks until there are events for the reader.
+// next blocks until there are events for the reader. io.EOF says that it had the
+// close before.
 func (f *feed) next(ctx context.Context) ([]*execwirev1.ProcessEvent, error) {
 	for {
 		if f.reading {
@@ -190,6 +207,9 @@ func (f *feed) catchUp(ctx context.Context) ([]*execwirev1.ProcessEvent, error) 
 	if err == nil && r.complete && f.cursor < f.owed {
 		err = f.process.conn.broken(f.link, protocolErrorf(
 			"process %.100q has said seq %d, and has nothing after %d when it is read", f.process.id, f.owed, f.cursor))
+	}
+	if err == nil && r.complete && r.closed && len(events) == 0 {
+		err = io.EOF
 	}
 	return events, err
 }

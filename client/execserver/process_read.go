@@ -71,9 +71,21 @@ func (p *process) read(ctx context.Context, l *link, after, most uint64, exitSee
 	if err != nil {
 		return nil, p.conn.broken(l, err)
 	}
-	r.complete = len(result.Chunks) == 0 || l.peer.uris && result.bytes()+maxChunkBytes <= most
+	r.complete = len(result.Chunks) == 0 || l.peer.uris && result.bytes()+maxChunkBytes <= most && !r.isCut(exitSeen)
 	p.learn(r)
 	return r, nil
+}
+
+// isCut reports whether the seqs of the answer end before those of the exit or the
+// close, of which it tells. Servers of the reference do that where they were told how
+// much to send: what they answer when there is no more output has all seqs.
+func (r *reading) isCut(exitSeen bool) bool {
+	hasExit, hasClose := exitSeen, false
+	for _, event := range r.events {
+		hasExit = hasExit || event.GetExited() != nil
+		hasClose = hasClose || event.GetClosed() != nil
+	}
+	return r.exit != nil && !hasExit || r.closed && !hasClose
 }
 
 // interpret makes events of an answer. The protocol does not say which seq the exit

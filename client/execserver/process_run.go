@@ -177,6 +177,9 @@ func (r *run) opened(stdinOffset uint64) error {
 func (r *run) follow() error {
 	for {
 		events, err := r.feed.next(r.ctx)
+		if err == io.EOF {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

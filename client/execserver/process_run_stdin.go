@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -13,6 +14,9 @@ import (
 const (
 	// stdinWindow is how much input an owner may send beyond what was accepted.
 	stdinWindow = 256 << 10
+	// endPatience is how long a process may say nothing when its input is over, and its
+	// server cannot tell it.
+	endPatience = 5 * time.Second
 	// stdinPiece is how much of it leaves in one request.
 	stdinPiece = 64 << 10
 )
@@ -190,12 +194,37 @@ func (s *stdinPump) passOn(p piece) bool {
 	}
 	s.state.doubt = nil
 	if reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
-		s.run.end(err) // the process would wait for the end for ever
-		return false
+		return s.awaitEnd()
 	}
 	s.state.refused = true
 	s.run.reject(err)
 	return true
+}
+
+// awaitEnd is for input whose end the server cannot be told. A process that needs no
+// end of it goes on, and ends; of one that says nothing for endPatience it is to be
+// feared that it waits for the end for ever.
+func (s *stdinPump) awaitEnd() bool {
+	p := s.run.process
+	timer := time.NewTimer(endPatience)
+	defer timer.Stop()
+	for {
+		_, exit, closed, changed := p.state()
+		if exit != nil || closed {
+			return true
+		}
+		select {
+		case <-changed:
+			timer.Reset(endPatience)
+		case <-timer.C:
+			s.run.end(failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED,
+				"the input of process %s is over, which this server cannot tell it, and it has neither ended nor said anything for %v: "+
+					"run something that needs no end of its input, or reach a server over gRPC", p.id, endPatience))
+			return false
+		case <-s.run.ctx.Done():
+			return false
+		}
+	}
 }
 
 // accept notes that the server has a piece, and tells the owner.

@@ -2,6 +2,7 @@ package execserver
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"google.golang.org/grpc"
@@ -30,6 +31,9 @@ func (s *processService) WatchProcess(r *execwirev1.WatchProcessRequest, stream 
 	}
 	for {
 		events, err := f.next(ctx)
+		if err == io.EOF {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
