@@ -121,8 +121,9 @@ class Process:
     def lines(self, stderr: "Optional[Writer]" = None) -> Iterator[bytes]:
         """Iterates over the lines of stdout, or of the terminal, with their ends.
 
-        What comes on stderr is written to ``stderr``, or dropped. Raises UsageError for
-        a line of more than 64 MiB.
+        What comes on stderr is written to ``stderr``, or dropped. Keep the iterator for
+        the lines that follow: what it has read already is dropped with it. Raises
+        UsageError for a line of more than 64 MiB.
         """
         lines = Lines(stderr)
         for event in self.events():

@@ -69,7 +69,9 @@ class Process:
     async def lines(self, stderr: "Optional[sync.Writer]" = None) -> AsyncIterator[bytes]:
         """Iterates over the lines of stdout, or of the terminal, with their ends.
 
-        What comes on stderr is written to ``stderr``, or dropped.
+        What comes on stderr is written to ``stderr``, or dropped. Keep the iterator for
+        the lines that follow, and do not cancel its steps: what it has read already is
+        dropped with it.
         """
         lines = sync.Lines(stderr)
         async for event in self.events():
