@@ -263,11 +263,7 @@ def _result(
 ) -> filesystem_transfer_pb2.UploadFileResponse:
     try:
         return call.result()
-    except grpc.FutureCancelledError:  # which is no RpcError, but the call is
-        if isinstance(call, grpc.RpcError):
-            raise call from None
-        raise _ChannelClosed("the call was cancelled") from None
-    except ValueError as error:
+    except ValueError as error:  # where an interceptor had made the call
         raise _ChannelClosed(str(error)) from None
 
 

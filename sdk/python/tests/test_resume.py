@@ -249,6 +249,11 @@ class Files(TestCase):
         with self.assertRaises(execwire.ClosedError):
             client.files.upload(self.path("up"), Closing(bytes(2 * MIB)))
         self.assertFalse(os.path.exists(self.path("up")))
+        # With a token it is an interceptor that finds the channel closed.
+        client = execwire.connect(server.url, token="3f" * 32)
+        client.close()
+        with self.assertRaises(execwire.ClosedError):
+            client.files.write(self.path("up"), b"late")
 
     def test_an_upload_with_a_name_goes_on_after_a_crash(self) -> None:
         data = os.urandom(4 * MIB)
