@@ -218,8 +218,8 @@ func (s *stdinPump) awaitEnd() bool {
 			timer.Reset(endPatience)
 		case <-timer.C:
 			s.run.end(failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED,
-				"the input of process %s is over, which this server cannot tell it, and it has neither ended nor said anything for %v: "+
-					"run something that needs no end of its input, or reach a server over gRPC", p.id, endPatience))
+				"the end of a process's input cannot be told over the exec-server protocol as this server speaks it, and process %s has neither "+
+					"ended nor said anything for %v since: run something that needs no such end, or reach the server over gRPC", p.id, endPatience))
 			return false
 		case <-s.run.ctx.Done():
 			return false
