@@ -11,7 +11,10 @@ import (
 func TestAServerAtATerminal(t *testing.T) {
 	p := newPane(t, 150, 24)
 	for key, what := range map[string]string{"C-d": "the end of the input", "C-c": "an interrupt"} {
-		p.enter("clear; sh -c '" + execwire + " serve --listen stdio 2>/dev/null; echo code $?; exec head -n 1'")
+		p.enter("clear; sh -c 'echo up for " + key + "; " + execwire + " serve --listen stdio 2>/dev/null; echo code $?; exec head -n 1'")
+		// What is typed while the shell edits its line ends with a carriage return
+		// for whoever reads it later.
+		p.await("that the shell has begun", func(screen string) bool { return strings.HasPrefix(screen, "up for "+key+"\n") })
 		p.enter(`{"id":5,"method":"no/such"}`)
 		p.await("the answer", func(screen string) bool { return strings.Contains(screen, `"code":-32601`) })
 		p.key("C-z") // nobody would let it go on
