@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -20,6 +21,10 @@ PROGRAM = ROOT / "bin" / "execwire"
 HUB = ROOT / "bin" / "execwire-hub"
 #: Against hanging, on a machine that is slow.
 LONG = 120.0
+
+# A shell has what it runs in the background ignore SIGINT, and so would the interpreters
+# that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Program:
