@@ -151,6 +151,37 @@ func TestAnExitBeforeTheOutputIsPutInOrder(t *testing.T) {
 	}
 }
 
+// TestOutputThatOvertakesOtherOutputIsPutInOrder is what servers of the reference send
+// of two streams. What is only late is not read: they keep little, and it could be gone.
+func TestOutputThatOvertakesOtherOutputIsPutInOrder(t *testing.T) {
+	const output = `{"method":"process/output","params":{"processId":"p","seq":%d,"stream":"%s","chunk":"%s"}}`
+	server := newScripted(func(id int64, method string) []string {
+		switch method {
+		case "process/start":
+			return []string{
+				fmt.Sprintf(`{"id":%d,"result":{"processId":"p"}}`, id),
+				fmt.Sprintf(output, 1, "stdout", "MQ=="), fmt.Sprintf(output, 4, "stdout", "NA=="),
+				fmt.Sprintf(output, 3, "stderr", "Mw=="), fmt.Sprintf(output, 2, "stderr", "Mg=="),
+				`{"method":"process/closed","params":{"processId":"p","seq":6}}`,
+				`{"method":"process/exited","params":{"processId":"p","seq":5,"exitCode":3}}`,
+			}
+		case "process/read": // of which nothing is left
+			return []string{fmt.Sprintf(`{"id":%d,"result":{"chunks":[],"nextSeq":7,"exited":true,"exitCode":3,"closed":true,"failure":null}}`, id)}
+		}
+		return nil
+	})
+	conn := dial(t, "", func(o *Options) {
+		o.Open = func(context.Context) (jsonrpc.Transport, error) {
+			return &older{server}, nil
+		}
+	})
+	var said strings.Builder
+	o := &owner{t: t, conn: conn, start: script("p", "echo"), stdout: &said}
+	if err := o.run(); err != nil || said.String() != "1234" || o.exit.GetExitCode() != 3 || o.gaps > 0 {
+		t.Errorf("got %q, %v, %d gaps, %v", &said, o.exit, o.gaps, err)
+	}
+}
+
 // older is a scripted server that says less of itself.
 type older struct{ *scripted }
 

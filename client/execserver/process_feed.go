@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -19,6 +20,9 @@ const (
 	catchUpBytes = 128 << 10
 	// batchBytes is how much output leaves in one message of a stream.
 	batchBytes = 256 << 10
+	// holePatience is how long an event may come later than one that follows it,
+	// from servers of the reference, before it is read.
+	holePatience = time.Second
 )
 
 // feed is what one reader gets of a process: events in order, from notifications as
@@ -97,8 +101,7 @@ func (f *feed) push(event *execwirev1.ProcessEvent) error {
 	case f.lagging:
 		return nil
 	case f.bytes < limit:
-		f.queue = append(f.queue, event)
-		f.bytes += costOf(event)
+		f.enqueue(event)
 	case owed:
 		return protocolErrorf("process %.100q said more than the window of what is acknowledged", f.process.id)
 	default:
@@ -106,6 +109,17 @@ func (f *feed) push(event *execwirev1.ProcessEvent) error {
 	}
 	notify(f.wake)
 	return nil
+}
+
+// enqueue puts an event where its seq belongs: the reference sends those of two streams
+// in any order. process.mu is held.
+func (f *feed) enqueue(event *execwirev1.ProcessEvent) {
+	at := len(f.queue)
+	for at > 0 && !f.link.peer.execwire && f.queue[at-1].GetSeq() > event.GetSeq() {
+		at--
+	}
+	f.queue = slices.Insert(f.queue, at, event)
+	f.bytes += costOf(event)
 }
 
 // maxWindowQueue is how much of a process waits at most for a reader that its server
@@ -133,6 +147,7 @@ func (f *feed) isFull() bool {
 // next blocks until there are events for the reader. io.EOF says that it had the
 // close before.
 func (f *feed) next(ctx context.Context) ([]*execwirev1.ProcessEvent, error) {
+	var late *time.Timer // runs while there is a hole
 	for {
 		if f.reading {
 			events, err := f.catchUp(ctx)
@@ -141,12 +156,11 @@ func (f *feed) next(ctx context.Context) ([]*execwirev1.ProcessEvent, error) {
 			}
 			continue
 		}
-		events, lagging, err := f.take()
+		events, hole, err := f.take()
 		switch {
 		case err != nil:
 			return nil, err
-		case lagging:
-			f.reading = true
+		case f.reading:
 			continue
 		case len(events) > 0:
 			events, err = f.inOrder(events)
@@ -155,8 +169,18 @@ func (f *feed) next(ctx context.Context) ([]*execwirev1.ProcessEvent, error) {
 			}
 			continue
 		}
+		var isLate <-chan time.Time
+		if hole != 0 {
+			if late == nil {
+				late = time.NewTimer(holePatience)
+				defer late.Stop()
+			}
+			isLate = late.C
+		}
 		select {
 		case <-f.wake:
+		case <-isLate:
+			f.reading, f.owed = true, hole
 		case <-ctx.Done():
 			return nil, contextStatus(ctx)
 		case <-f.link.lost():
@@ -165,22 +189,34 @@ func (f *feed) next(ctx context.Context) ([]*execwirev1.ProcessEvent, error) {
 	}
 }
 
-// take takes what is queued, up to a batch.
-func (f *feed) take() (events []*execwirev1.ProcessEvent, lagging bool, err error) {
+// take takes what is queued, up to a batch and to a hole, and begins to read if there
+// is nothing else for it. hole is the seq behind the hole that the queue begins with, 0
+// if it does not.
+func (f *feed) take() (events []*execwirev1.ProcessEvent, hole uint64, err error) {
 	p := f.process
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if f.over != nil {
-		return nil, false, f.over
+		return nil, 0, f.over
 	}
 	if f.lagging {
 		f.lagging = false // what comes from now on is beyond what will be read
-		return nil, true, nil
+		f.reading = true
+		return nil, 0, nil
 	}
 	n, bytes := 0, 0
-	for n < len(f.queue) && bytes < batchBytes {
+	for last := f.cursor; n < len(f.queue) && bytes < batchBytes; n++ {
+		seq := f.queue[n].GetSeq()
+		if seq > last+1 && !f.link.peer.execwire {
+			hole = seq
+			break
+		}
+		last = max(last, seq)
 		bytes += costOf(f.queue[n])
-		n++
+	}
+	if n == 0 && hole != 0 && f.bytes >= p.conn.options.QueueBytes {
+		f.reading, f.owed = true, hole // there is no room to wait in
+		return nil, 0, nil
 	}
 	events = f.queue[:n:n]
 	if f.queue = f.queue[n:]; len(f.queue) == 0 {
@@ -188,7 +224,7 @@ func (f *feed) take() (events []*execwirev1.ProcessEvent, lagging bool, err erro
 	}
 	f.bytes -= bytes
 	notify(f.room)
-	return events, false, nil
+	return events, hole, nil
 }
 
 // catchUp reads what follows the cursor.
