@@ -115,7 +115,7 @@ export class Run {
   async take(signal?: AbortSignal): Promise<ReturnType<EventTracker["take"]>> {
     for (;;) {
       signal?.throwIfAborted();
-      this.acknowledger.done(this.tracker.last, false);
+      this.acknowledger.done(false);
       const next = this.inbox.shift();
       if (!next) {
         if (this.tracker.closed) {
@@ -136,10 +136,10 @@ export class Run {
         this.fail(error);
         throw error;
       }
-      this.acknowledger.took(next.bytes);
+      this.acknowledger.took(Number(next.message.seq) || this.tracker.last, next.bytes); // a gap has no seq of its own
       if (this.tracker.closed) {
         this.stdin.fail(stdinClosed("the process has ended, and takes no input any more"));
-        this.acknowledger.done(this.tracker.last, true); // the server ends the stream by it
+        this.acknowledger.done(true); // the server ends the stream by it
         this.finish.resolve();
       }
       if (event) {

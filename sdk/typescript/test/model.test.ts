@@ -189,6 +189,30 @@ test("both directions arrive exactly once and in order, wherever streams break",
   assert.ok(resumed > 40, `streams were resumed ${resumed} times only`);
 });
 
+test("an event is acknowledged that was in work while those before it were", async () => {
+  const data = Buffer.from("abc");
+  const heard: bigint[] = [];
+  let hearFirst = (): void => undefined;
+  const heardFirst = new Promise<void>((resolve) => (hearFirst = resolve));
+  const run = owner(async function* (requests) {
+    const iterator = requests[Symbol.asyncIterator]();
+    await iterator.next();
+    yield started(0, 1000);
+    yield told(output(1, 0, data), output(2, 3, data));
+    while (heard.length < 2) {
+      const { message } = (await iterator.next()).value as RunProcessRequest;
+      heard.push(message.case === "acknowledge" ? message.value.seq : -1n);
+      hearFirst();
+    }
+    yield told(exited(3), closed(4, 6));
+  });
+  await run.take();
+  await run.take();
+  await heardFirst; // the second event is in work
+  assert.deepEqual((await events(run)).map(({ type }) => type), ["exited", "closed"]);
+  assert.deepEqual(heard, [1n, 2n]);
+});
+
 test("a gap that is taken while the process is taken up is not told twice", async () => {
   for (const [again, wanted] of [
     [5, ["gap 5", "5", "exited", "closed"]],
