@@ -82,7 +82,7 @@ REFERENCE := .cache/reference
 .PHONY: reference
 reference: ## install the reference by npm and do all with it that the SDK does
 	npm install --no-save --no-audit --no-fund --prefix $(REFERENCE) @openai/codex@0.169.0
-	EXECWIRE_REFERENCE=$(CURDIR)/$(REFERENCE)/node_modules/.bin/codex \
+	EXECWIRE_REFERENCE=$$(ls $(CURDIR)/$(REFERENCE)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex) \
 		go test -count=1 -timeout 14m -v -run '^TestEveryEntrance/the_reference' ./integration
 
 # What the tests do in small, at full size: attacks of hostile clients, and streams

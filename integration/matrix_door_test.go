@@ -75,6 +75,9 @@ type site struct {
 	network, address string
 	// reference is the server that stands for the reference, if one does.
 	reference *referenceServer
+	// adds is what the server itself adds to environments that it makes by a policy,
+	// as a name and its "=", or the beginning of a variable that goes on after it.
+	adds []string
 }
 
 // dial connects a client, which the test closes.

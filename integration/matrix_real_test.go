@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,13 @@ func init() {
 func openRealReference(t testing.TB, codex string) *site {
 	t.Helper()
 	c := prepare(exec.Command(codex, "exec-server", "--listen", "ws://127.0.0.1:0"))
-	c.Env = append([]string{"CODEX_HOME=" + shortDir(t)}, siteEnvironment...)
+	// It makes no helpers for its sandboxes in a directory for temporary files.
+	home, err := os.MkdirTemp(filepath.Dir(codex), "home-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	c.Env = append([]string{"CODEX_HOME=" + home}, siteEnvironment...)
 	said, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -35,5 +42,28 @@ func openRealReference(t testing.TB, codex string) *site {
 		t.Fatalf("the reference did not come up: %v\n%s", err, c.errors.String())
 	}
 	url := strings.TrimSpace(line)
-	return &site{url: url, network: "tcp", address: addressIn(url)}
+	return &site{url: url, network: "tcp", address: addressIn(url), 
+		adds: []string{"CODEX_HOME=", "PATH=" + home, "PATH=" + filepath.Dir(filepath.Dir(codex))}}
+}
+
+// without returns variables without what the server adds.
+func (s *site) without(variables []string) []string {
+	var rest []string
+	for _, variable := range variables {
+		for _, added := range s.adds {
+			name, _, _ := strings.Cut(added, "=")
+			switch {
+			case !strings.HasPrefix(variable, added):
+			case name+"=" == added:
+				variable = ""
+			default:
+				_, own, _ := strings.Cut(variable, ":")
+				variable = name + "=" + own
+			}
+		}
+		if variable != "" {
+			rest = append(rest, variable)
+		}
+	}
+	return rest
 }
