@@ -51,6 +51,8 @@ class _Stream:
         self.over = False
         self.started = False
         self.detached = False
+        # What it was opened behind: what is taken later it tells again.
+        self.after = 0
 
 
 class Owner:
@@ -491,7 +493,8 @@ class Owner:
         self._byte_limit = started.output_window_bytes // 4
         self._event_limit = started.output_window_events // 4 or _ACKNOWLEDGE_EVENTS
         self._taken_bytes = self._taken_events = 0
-        self._due, self._soon = False, None
+        # What was taken since is not taken again.
+        self._due, self._soon = self._taken > stream.after, None
         if self.found:
             self._log.meet(started.process)
         self.info = started.process
@@ -507,7 +510,7 @@ class Owner:
     # --- what is sent; grpc's thread asks for it
 
     def _requests(self, stream: _Stream) -> Iterator[process_run_pb2.RunProcessRequest]:
-        yield self._opening()
+        yield self._opening(stream)
         with self._cond:
             self._cond.wait_for(lambda: stream.started or stream.over)
         while True:
@@ -521,13 +524,14 @@ class Owner:
             assert request is not None
             yield request
 
-    def _opening(self) -> process_run_pb2.RunProcessRequest:
+    def _opening(self, stream: _Stream) -> process_run_pb2.RunProcessRequest:
         """The same start until it was answered, then a resume from what was taken."""
         with self._cond:
+            stream.after = self._taken
             if self.info is None and self._start is not None:
                 return process_run_pb2.RunProcessRequest(start=self._start)
             resume = process_run_pb2.RunResume(
-                session_id=self.session_id, process_id=self.process_id, after_seq=self._taken
+                session_id=self.session_id, process_id=self.process_id, after_seq=stream.after
             )
             holder = self._start or self._resume
             if holder is not None and holder.HasField("grace"):
