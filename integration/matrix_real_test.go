@@ -42,7 +42,7 @@ func openRealReference(t testing.TB, codex string) *site {
 		t.Fatalf("the reference did not come up: %v\n%s", err, c.errors.String())
 	}
 	url := strings.TrimSpace(line)
-	return &site{url: url, network: "tcp", address: addressIn(url), 
+	return &site{url: url, network: "tcp", address: addressIn(url),
 		adds: []string{"CODEX_HOME=", "PATH=" + home, "PATH=" + filepath.Dir(filepath.Dir(codex))}}
 }
 
