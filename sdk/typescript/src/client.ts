@@ -1,5 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { type CommandOptions, startRequest } from "./command.js";
+import type { CommunicateOptions, Input } from "./communicate.js";
 import { UsageError } from "./errors.js";
 import type { ProcessEvent } from "./events.js";
 import { type Completed, ExitError } from "./exit.js";
@@ -11,7 +12,7 @@ import type { Process as Description } from "./gen/execwire/v1/process_pb.js";
 import { RunStartSchema } from "./gen/execwire/v1/process_run_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
 import { type InteractiveOptions, interactive } from "./interactive.js";
-import { type CommunicateOptions, type Input, Process } from "./process.js";
+import { Process } from "./process.js";
 import type { Rpc, Stubs } from "./rpc.js";
 import { Run } from "./run.js";
 import { stdinClosed } from "./stdin.js";

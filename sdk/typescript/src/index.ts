@@ -6,6 +6,7 @@
 export { relayUrl } from "./address.js";
 export { type AttachOptions, Client, type RunCommandOptions, type StartOptions } from "./client.js";
 export type { CommandOptions, TerminalSize } from "./command.js";
+export type { CommunicateOptions, Input } from "./communicate.js";
 export { connect, type ConnectOptions, launch } from "./connect.js";
 export type { TlsFiles } from "./credentials.js";
 export type { Downloaded, DownloadOptions } from "./download.js";
@@ -25,7 +26,7 @@ export {
 } from "./files.js";
 export type { InteractiveOptions, KeySource, Screen } from "./interactive.js";
 export type { Path } from "./paths.js";
-export { type CommunicateOptions, type Input, Process, type Terminated, type TerminateOptions } from "./process.js";
+export { Process, type Terminated, type TerminateOptions } from "./process.js";
 export type { Stubs } from "./rpc.js";
 export { sandbox, type SandboxOptions } from "./sandbox.js";
 export type { SignalName } from "./signals.js";

@@ -1,8 +1,9 @@
 import { create } from "@bufbuild/protobuf";
 import type { Readable, Writable } from "node:stream";
-import { ClosedError, OutputLimitError, UsageError } from "./errors.js";
+import { type CommunicateOptions, communicate, type Input } from "./communicate.js";
+import { ClosedError, UsageError } from "./errors.js";
 import type { OutputEvent, ProcessEvent } from "./events.js";
-import { type Completed, type Exit } from "./exit.js";
+import type { Completed, Exit } from "./exit.js";
 import { type SignalName, signalNumber } from "./signals.js";
 import { SignalTarget, type Termination, TerminationSchema, type TerminalSize as SizeMessage } from "./gen/execwire/v1/process_command_pb.js";
 import type { Process as Description } from "./gen/execwire/v1/process_pb.js";
@@ -13,9 +14,6 @@ import type { Run } from "./run.js";
 import { ProcessStreams } from "./streams.js";
 import { abortable, durationOf } from "./time.js";
 import { type Condition, type Waited, waitFor } from "./wait.js";
-
-/** How much output `run` and `communicate` gather, and as much stderr, in bytes. */
-export const defaultMaxOutputBytes = 64 << 20;
 
 /** How a process is ended. */
 export interface TerminateOptions {
@@ -35,17 +33,6 @@ export interface Terminated {
   /** Whether the server made sure that no descendant is left. */
   readonly verifiedEmpty: boolean;
 }
-
-/** What a process is given, and what is gathered of it. */
-export interface CommunicateOptions {
-  /** The most bytes of stdout, and of stderr, that are gathered: 64 MiB unless it says otherwise. */
-  readonly maxOutputBytes?: number;
-  /** Ends the wait, and the process. */
-  readonly signal?: AbortSignal;
-}
-
-/** Input for a process: all of it, or piece by piece. */
-export type Input = string | Uint8Array | AsyncIterable<Uint8Array | string> | Iterable<Uint8Array>;
 
 /**
  * A process that this client owns: its output is delivered exactly once and in order, across
@@ -217,42 +204,8 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   }
 
   /** Gives it input, which ends, and gathers all of its output until it has closed. */
-  async communicate(input?: Input, options: CommunicateOptions = {}): Promise<Completed> {
-    const limit = options.maxOutputBytes ?? defaultMaxOutputBytes;
-    const gathered = { stdout: new Gathered(limit), stderr: new Gathered(limit) };
-    const stop = new AbortController();
-    const feeding = this.feed(input, stop.signal);
-    // A process may end without having read its input; what fails the input otherwise ends it.
-    let inputFailure: { error: unknown } | undefined;
-    const watched = feeding.catch(async (error: unknown) => {
-      if (!stop.signal.aborted && !this.run.stdin.refuses(error)) {
-        inputFailure = { error };
-        await this.kill(error);
-      }
-    });
-    const abort = (): void => void this.kill(options.signal?.reason);
-    options.signal?.addEventListener("abort", abort, { once: true });
-    try {
-      options.signal?.throwIfAborted();
-      for await (const event of this.events()) {
-        if (event.type === "output") {
-          gathered[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
-        }
-      }
-    } catch (error) {
-      const reason = options.signal?.aborted ? options.signal.reason : error;
-      await this.kill(reason);
-      throw inputFailure ? inputFailure.error : reason;
-    } finally {
-      options.signal?.removeEventListener("abort", abort);
-      stop.abort(new ClosedError("the process has ended"));
-      await watched;
-    }
-    options.signal?.throwIfAborted();
-    if (inputFailure) {
-      throw inputFailure.error;
-    }
-    return completed(this.run.exit as Exit, gathered.stdout.whole(), gathered.stderr.whole());
+  communicate(input?: Input, options: CommunicateOptions = {}): Promise<Completed> {
+    return communicate(this, this.run, input, options);
   }
 
   /** Gives the process up: it goes on without an owner, and keeps its last output for whoever attaches. */
@@ -321,63 +274,6 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
       }
     }
   }
-
-  private async feed(input: Input | undefined, signal: AbortSignal): Promise<void> {
-    if (typeof input === "string" || input instanceof Uint8Array) {
-      await this.write(input, { signal });
-    } else if (input !== undefined) {
-      const pieces = Symbol.asyncIterator in input ? input[Symbol.asyncIterator]() : input[Symbol.iterator]();
-      try {
-        for (;;) {
-          const piece = await abortable(Promise.resolve(pieces.next()), signal);
-          if (piece.done) {
-            break;
-          }
-          await this.write(piece.value, { signal });
-        }
-      } catch (error) {
-        void Promise.resolve(pieces.return?.()).catch(() => undefined); // it may still be in the middle of a piece
-        throw error;
-      }
-    }
-    await this.closeStdin();
-  }
-
-}
-
-/** What is gathered of a stream, up to a limit. */
-class Gathered {
-  private readonly pieces: Uint8Array[] = [];
-  private bytes = 0;
-
-  constructor(private readonly limit: number) {}
-
-  add(data: Uint8Array): void {
-    this.bytes += data.length;
-    if (this.bytes > this.limit) {
-      throw new OutputLimitError(this.limit);
-    }
-    this.pieces.push(data);
-  }
-
-  whole(): Uint8Array {
-    return Buffer.concat(this.pieces);
-  }
-}
-
-function completed(exit: Exit, stdout: Uint8Array, stderr: Uint8Array): Completed {
-  const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
-  return {
-    exit,
-    stdout,
-    stderr,
-    get stdoutText() {
-      return text(stdout);
-    },
-    get stderrText() {
-      return text(stderr);
-    },
-  };
 }
 
 function termination({ force, timeoutMs }: TerminateOptions): Termination {
