@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import io
 import signal as _signal
 import sys
 import threading
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Optional, Type, Union, cast
+from typing import TYPE_CHECKING, Callable, Deque, Iterable, Iterator, Optional, Type, Union, cast
 
 from . import errors
 from ._command import duration
@@ -72,7 +73,7 @@ class Process:
     """
 
     def __init__(self, transport: "Transport", owner: Owner, info: process_pb2.Process) -> None:
-        self._transport, self._owner = transport, owner
+        self._transport, self._owner, self._lines = transport, owner, Lines()
         #: The id of the process in its session.
         self.id = owner.process_id
         #: The session; empty is the default session.
@@ -121,14 +122,20 @@ class Process:
     def lines(self, stderr: "Optional[Writer]" = None) -> Iterator[bytes]:
         """Iterates over the lines of stdout, or of the terminal, with their ends.
 
-        What comes on stderr is written to ``stderr``, or dropped. Keep the iterator for
-        the lines that follow: what it has read already is dropped with it. Raises
-        UsageError for a line of more than 64 MiB.
+        What comes on stderr is written to ``stderr``, or dropped. Lines that were taken
+        and not asked for are kept for the next time. Raises UsageError for a line of
+        more than 64 MiB.
         """
-        lines = Lines(stderr)
+        lines = self._lines
+        while lines.whole:
+            yield lines.whole.popleft()
         for event in self.events():
-            yield from lines.take(event)
-        yield from lines.rest()
+            lines.take(event, stderr)
+            while lines.whole:
+                yield lines.whole.popleft()
+        lines.end()
+        while lines.whole:
+            yield lines.whole.popleft()
 
     def wait(self, timeout: Optional[float] = None) -> Exit:
         """Blocks until the process has closed, and says how it ended.
@@ -340,36 +347,35 @@ _CLOSE_TIMEOUT = 5.0
 
 
 class Lines:
-    """Cuts output into lines."""
+    """The lines of a process that were taken and not asked for yet."""
 
-    def __init__(self, stderr: "Optional[Writer]") -> None:
-        self._stderr, self._pending = stderr, io.BytesIO()
+    def __init__(self) -> None:
+        #: Those that are whole.
+        self.whole: "Deque[bytes]" = collections.deque()
+        self._rest = io.BytesIO()
 
-    def take(self, event: Event) -> Iterator[bytes]:
-        """Returns the lines that end with an event."""
+    def take(self, event: Event, stderr: "Optional[Writer]") -> None:
+        """Cuts output into lines, and passes on what is for stderr."""
         if not isinstance(event, Output):
             return
         if event.stream is Stream.STDERR:
-            if self._stderr is not None:
-                write_all(self._stderr, event.data)
+            if stderr is not None:
+                write_all(stderr, event.data)
             return
-        start = 0
-        while True:
-            end = event.data.find(b"\n", start) + 1
-            if end == 0:
-                break
-            self._pending.write(event.data[start:end])
-            line, self._pending = self._pending.getvalue(), io.BytesIO()
-            yield line
-            start = end
-        self._pending.write(event.data[start:])
-        if self._pending.tell() > _LINE_BYTES:
+        *ends, rest = event.data.split(b"\n")
+        for end in ends:
+            self._rest.write(end + b"\n")
+            self.whole.append(self._rest.getvalue())
+            self._rest = io.BytesIO()
+        self._rest.write(rest)
+        if self._rest.tell() > _LINE_BYTES:
             raise errors.UsageError(f"a line has more than {_LINE_BYTES} bytes: use output()")
 
-    def rest(self) -> Iterator[bytes]:
-        """Returns what came after the last line."""
-        if self._pending.tell():
-            yield self._pending.getvalue()
+    def end(self) -> None:
+        """Takes what came after the last line for one."""
+        if self._rest.tell():
+            self.whole.append(self._rest.getvalue())
+            self._rest = io.BytesIO()
 
 
 class _Feeder:

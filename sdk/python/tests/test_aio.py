@@ -83,6 +83,20 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
             self.assertEqual([line async for line in lines], [])
             self.assertEqual((await process.wait()).code, 0)
 
+    async def test_lines_of_a_step_that_was_cancelled_are_kept(self) -> None:
+        script = r"printf 'one\ntwo\nthr'; read go; printf 'ee\n'"
+        async with await self.client.start(["sh", "-c", script]) as process:
+            lines = process.lines()
+            said = [await lines.__anext__(), await lines.__anext__()]
+            step = asyncio.ensure_future(lines.__anext__())
+            await asyncio.sleep(0)
+            step.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await step
+            await process.write(b"\n")
+            said += [line async for line in process.lines()]
+            self.assertEqual(said, [b"one\n", b"two\n", b"three\n"])
+
     async def test_events_end_with_closed(self) -> None:
         async with await self.client.start(["echo", "out"]) as process:
             events = [event async for event in process.events()]

@@ -204,6 +204,16 @@ class Handle(TestCase):
             with self.assertRaises(execwire.UsageError):
                 process.write(b"more")
 
+    def test_lines_that_were_not_asked_for_are_kept(self) -> None:
+        script = r"printf 'one\ntwo\nthr'; read go; printf 'ee\nfour'"
+        with client.start(["sh", "-c", script]) as process:
+            self.assertEqual(next(process.lines()), b"one\n")
+            self.assertEqual(next(process.lines()), b"two\n")
+            process.write(b"\n")
+            self.assertEqual(next(process.lines()), b"three\n")
+            self.assertEqual(list(process.lines()), [b"four"])
+            self.assertEqual(list(process.lines()), [])
+
     def test_wait_takes_output_and_keeps_its_end(self) -> None:
         with client.start(["sh", "-c", "head -c 10000000 /dev/zero; echo end"]) as process:
             exit = process.wait(LONG)

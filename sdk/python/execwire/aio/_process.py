@@ -26,7 +26,7 @@ class Process:
     """
 
     def __init__(self, process: sync.Process, owner: Owner) -> None:
-        self._process, self._owner = process, owner
+        self._process, self._owner, self._lines = process, owner, sync.Lines()
         self.id, self.session_id = process.id, process.session_id
         self.pid, self.has_terminal = process.pid, process.has_terminal
         self.info = process.info
@@ -69,16 +69,19 @@ class Process:
     async def lines(self, stderr: "Optional[sync.Writer]" = None) -> AsyncIterator[bytes]:
         """Iterates over the lines of stdout, or of the terminal, with their ends.
 
-        What comes on stderr is written to ``stderr``, or dropped. Keep the iterator for
-        the lines that follow, and do not cancel its steps: what it has read already is
-        dropped with it.
+        What comes on stderr is written to ``stderr``, or dropped. Lines that were taken
+        and not asked for, also because a step was cancelled, are kept for the next time.
         """
-        lines = sync.Lines(stderr)
+        lines = self._lines
+        while lines.whole:
+            yield lines.whole.popleft()
         async for event in self.events():
-            for line in lines.take(event):
-                yield line
-        for line in lines.rest():
-            yield line
+            lines.take(event, stderr)
+            while lines.whole:
+                yield lines.whole.popleft()
+        lines.end()
+        while lines.whole:
+            yield lines.whole.popleft()
 
     async def wait(self) -> Exit:
         """Blocks until the process has closed, and says how it ended. Output that nobody
