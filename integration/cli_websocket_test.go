@@ -59,7 +59,7 @@ func TestCommandsOverAWebsocket(t *testing.T) {
 		}
 	}
 	refused := run(t, nil, "run", "--server", server.urls[websocketDoor], "--detach", "--", "true")
-	if refused.code != 125 || !strings.Contains(refused.stderr, "gRPC") {
+	if refused.code != 2 || refused.stdout != "" || !strings.Contains(refused.stderr, "grpc://") {
 		t.Errorf("run --detach over a websocket: %+v", refused)
 	}
 }

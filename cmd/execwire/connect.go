@@ -118,7 +118,8 @@ func checkLasting(command *cobra.Command, server string) error {
 	scheme, _, _ := strings.Cut(server, ":")
 	switch scheme = strings.ToLower(scheme); scheme {
 	case "ws", "wss", launchScheme, "local":
-		return usageError(command, fmt.Errorf("processes end with the command that starts them at a server by %s: name one by grpc://, grpcs:// or unix://, or by --hub and --executor", scheme+":"))
+		return usageError(command, fmt.Errorf(
+			"a server reached by %s ends processes with the command that started them: name one by grpc://, grpcs:// or unix://, or by --hub and --executor", scheme))
 	}
 	return nil
 }
