@@ -81,6 +81,7 @@ func TestTheExampleThatEmbedsAServerAlone(t *testing.T) {
 // The program of the document is one that others can have: it is built outside of
 // this repository, which it imports.
 func TestTheProgramOfTheDocumentAboutEmbedding(t *testing.T) {
+	slow(t)
 	text, err := os.ReadFile("../docs/embedding.md")
 	if err != nil {
 		t.Fatal(err)

@@ -64,6 +64,7 @@ func lines(t *testing.T, program string, arguments ...string) []string {
 // behind a hub by the program in examples, as a newcomer would. Nothing of what it says
 // is missing, and what comes back is what is built here.
 func TestAProjectIsBuiltElsewhereWhileTheConnectionsAreCut(t *testing.T) {
+	slow(t)
 	waits(t)
 	program, err := remoteBuildCommand()
 	if err != nil {
