@@ -97,7 +97,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		tune(tcp, d.tuning.config())
 	}
 	d.raw = conn
-	return conn, nil
+	return newAskingConn(conn), nil
 }
 
 var errNotWritable = errors.New("the connection cannot be taken over from the HTTP client")
