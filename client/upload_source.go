@@ -113,10 +113,11 @@ func (s *keepingSource) next() ([]byte, error) {
 	s.err = err
 	s.read += int64(len(piece))
 	s.position = s.read
-	if s.keeps && len(piece) > 0 {
-		s.list = append(s.list, piece)
-	} else {
+	switch {
+	case !s.keeps:
 		s.base = s.read
+	case len(piece) > 0:
+		s.list = append(s.list, piece)
 	}
 	return piece, err
 }

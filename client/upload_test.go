@@ -124,9 +124,12 @@ func TestUploadsEndWithTheirReader(t *testing.T) {
 
 // However a source is gone back in, what is returned is the content.
 func TestSourcesReturnTheirContent(t *testing.T) {
-	content := contentOf(40 * pieceBytes / 10)
+	content := contentOf(4 * pieceBytes)
 	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(0, len(content)).Draw(t, "size")
+		// Content that ends with a whole piece has its end told with an empty one.
+		size := rapid.OneOf(rapid.IntRange(0, len(content)), rapid.Map(rapid.IntRange(0, 4), func(pieces int) int {
+			return pieces * pieceBytes
+		})).Draw(t, "size")
 		var from io.Reader = bytes.NewReader(content[:size])
 		seeking := rapid.Bool().Draw(t, "seeking")
 		if !seeking {
