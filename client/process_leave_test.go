@@ -127,7 +127,7 @@ func TestInputAndItsEndArePassedOnBeforeAProcessIsGivenUp(t *testing.T) {
 				if stdin := request.GetStdin(); stdin != nil {
 					input += string(stdin.GetData())
 					ended = ended || stdin.GetEndOfFile()
-					p.accept(uint64(len(input)))
+					p.accept(uint64(len(input)), stdin.GetEndOfFile())
 				}
 				if request.GetDetach() != nil {
 					break
@@ -142,10 +142,47 @@ func TestInputAndItsEndArePassedOnBeforeAProcessIsGivenUp(t *testing.T) {
 	}
 }
 
-func (p *puppet) accept(offset uint64) {
+// A server drops what it has of the input and not passed on when the process is
+// given up: that includes the end, which has no bytes to be accepted.
+func TestTheEndOfInputIsAcceptedBeforeAProcessIsGivenUp(t *testing.T) {
+	played(t, func(t *testing.T, p *puppet) {
+		process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
+		if _, err := process.Write([]byte("a")); err != nil {
+			t.Error(err)
+		}
+		if err := process.CloseStdin(); err != nil {
+			t.Error(err)
+		}
+		var giving sync.WaitGroup
+		giving.Go(func() {
+			if err := process.Detach(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		for request := range p.told {
+			if request.GetStdin().GetEndOfFile() {
+				break
+			}
+		}
+		p.accept(1, false)
+		select {
+		case request := <-p.told:
+			t.Errorf("told %v before the end was accepted", request)
+		case <-time.After(detachTimeout / 2):
+		}
+		p.accept(1, true)
+		if request := <-p.told; request.GetDetach() == nil {
+			t.Errorf("told %v behind the end", request)
+		}
+		p.end <- nil
+		giving.Wait()
+	})
+}
+
+func (p *puppet) accept(offset uint64, end bool) {
 	stream := <-p.stream
 	if err := stream.Send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
-		StdinAccepted: &execwirev1.RunStdinAccepted{Offset: offset}}}); err != nil {
+		StdinAccepted: &execwirev1.RunStdinAccepted{Offset: offset, EndOfFile: end}}}); err != nil {
 		p.t.Error(err)
 	}
 	p.stream <- stream

@@ -44,8 +44,8 @@ type stdinPump struct {
 	repeated bool
 	window   uint64 // guarded by mu
 	// ended is whether read is the end, endSent whether the server was told on
-	// this stream; guarded by mu.
-	ended, endSent bool
+	// this stream, endAccepted whether the process was; guarded by mu.
+	ended, endSent, endAccepted bool
 	discarded      bool // guarded by mu
 	last           byte // the last byte read, at first a line's end; guarded by mu
 }
@@ -95,7 +95,7 @@ func (p *stdinPump) join(offset uint64, terminal bool) {
 	p.terminal = terminal
 }
 
-// drained reports whether everything that was read was accepted and its end was told,
+// drained reports whether everything that was read was accepted, and its end with it,
 // as far as the process takes input at all.
 func (p *stdinPump) drained() bool {
 	if p == nil {
@@ -109,7 +109,7 @@ func (p *stdinPump) drained() bool {
 	case !p.ended:
 		return p.accepted >= p.read && !p.input.ending()
 	}
-	return p.accepted >= p.read && (p.endSent || p.terminal)
+	return p.accepted >= p.read && (p.endAccepted || p.terminal)
 }
 
 // resume begins a stream: offset is what the server accepted so far. Reading
@@ -135,10 +135,10 @@ func (p *stdinPump) resume(offset, window uint64) error {
 	return nil
 }
 
-// accept says that the server has accepted all input up to offset. That can be
-// more than this stream has sent: input of the stream before it may have been on
+// accept says that the server has accepted all input up to offset, and with end
+// that there is no more. The former can be more than this stream has sent: input of the stream before it may have been on
 // its way into the process when this one began.
-func (p *stdinPump) accept(offset uint64) error {
+func (p *stdinPump) accept(offset uint64, end bool) error {
 	if p == nil {
 		return nil
 	}
@@ -151,6 +151,10 @@ func (p *stdinPump) accept(offset uint64) error {
 		return err
 	}
 	p.sent = max(p.sent, offset)
+	if end && !p.endAccepted {
+		p.endAccepted = true
+		notify(p.ready)
+	}
 	if offset > p.accepted {
 		p.release(offset)
 		notify(p.ready)

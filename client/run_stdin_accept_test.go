@@ -22,14 +22,14 @@ func TestStdinAcceptedBeyondWhatThisStreamSent(t *testing.T) {
 	if err := p.resume(0, 100); err != nil { // a new stream, before the process took it
 		t.Fatal(err)
 	}
-	if err := p.accept(4); err != nil {
+	if err := p.accept(4, false); err != nil {
 		t.Fatalf("input that the stream before had sent was accepted: %v", err)
 	}
 	if got := p.next().GetStdin(); got.GetOffset() != 4 || string(got.GetData()) != "456789" {
 		t.Errorf("the second stream sends %v", got)
 	}
 	var protocol *ProtocolError
-	if err := p.accept(11); !errors.As(err, &protocol) {
+	if err := p.accept(11, false); !errors.As(err, &protocol) {
 		t.Errorf("accepting more than was ever read is %v", err)
 	}
 }

@@ -131,7 +131,7 @@ func (r *run) receive(stream runStream) error {
 		case *execwirev1.RunProcessResponse_Events:
 			err = r.take(m.Events.GetEvents(), stream.Context().Done())
 		case *execwirev1.RunProcessResponse_StdinAccepted:
-			err = r.stdin.accept(m.StdinAccepted.GetOffset())
+			err = r.stdin.accept(m.StdinAccepted.GetOffset(), m.StdinAccepted.GetEndOfFile())
 		case *execwirev1.RunProcessResponse_Rejected:
 			r.reject(m.Rejected)
 		case *execwirev1.RunProcessResponse_Started:

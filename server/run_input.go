@@ -128,7 +128,7 @@ func (r *run) writeInput() {
 		}
 		r.input.accepted(accepted)
 		r.outbox.postLatest(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
-			StdinAccepted: &execwirev1.RunStdinAccepted{Offset: accepted}}})
+			StdinAccepted: &execwirev1.RunStdinAccepted{Offset: accepted, EndOfFile: in.end}}})
 	}
 }
 

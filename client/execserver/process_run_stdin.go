@@ -168,7 +168,11 @@ func (s *stdinPump) next() (piece, bool) {
 
 // passOn passes one piece on, and reports whether another may follow.
 func (s *stdinPump) passOn(p piece) bool {
-	if s.state.refused || p.end && s.state.ended {
+	switch {
+	case s.state.refused:
+		return true
+	case p.end && s.state.ended:
+		s.tell(p)
 		return true
 	}
 	if s.state.doubt != nil && !s.run.link.peer.knowsWrites() && len(p.data) > 0 {
@@ -235,11 +239,14 @@ func (s *stdinPump) accept(p piece) {
 	s.mu.Lock()
 	s.accepted = s.state.accepted
 	s.mu.Unlock()
-	if len(p.data) > 0 {
-		_ = s.run.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
-			StdinAccepted: &execwirev1.RunStdinAccepted{Offset: p.offset + uint64(len(p.data))}}})
-		// A stream that is over needs no answers.
-	}
+	s.tell(p)
+}
+
+// tell tells the owner that the server has a piece.
+func (s *stdinPump) tell(p piece) {
+	_ = s.run.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
+		StdinAccepted: &execwirev1.RunStdinAccepted{Offset: p.offset + uint64(len(p.data)), EndOfFile: p.end}}})
+	// A stream that is over needs no answers.
 }
 
 // hasPipe reports whether the process has an input that ends.

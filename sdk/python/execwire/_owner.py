@@ -456,7 +456,8 @@ class Owner:
             elif kind == "events":
                 self._receive_events(response.events)
             elif kind == "stdin_accepted":
-                self.stdin.accept(response.stdin_accepted.offset)
+                accepted = response.stdin_accepted
+                self.stdin.accept(accepted.offset, accepted.end_of_file)
                 self._check_short()
                 self._changed()
             elif kind == "rejected":

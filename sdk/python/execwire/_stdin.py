@@ -28,7 +28,7 @@ class StdinBuffer:
         # What was not accepted, oldest first: the offset of each block and its bytes.
         self._blocks: Deque[Tuple[int, bytearray]] = deque()
         self._accepted = self._sent = self._read = self._window = 0
-        self._end_sent = False
+        self._end_sent = self._end_accepted = False
         # Whether the process got input before: what is written up to _accepted is that
         # input once more.
         self._repeated = False
@@ -52,8 +52,12 @@ class StdinBuffer:
 
     @property
     def drained(self) -> bool:
-        """Whether everything was accepted, as far as the process takes input at all."""
-        return self.discarded or self._accepted >= self._read
+        """Whether everything was accepted, and its end with it.
+
+        As far as the process takes input at all.
+        """
+        told = not self.ended or self.terminal or self._end_accepted
+        return self.discarded or told and self._accepted >= self._read
 
     @property
     def short(self) -> bool:
@@ -89,10 +93,11 @@ class StdinBuffer:
         self._sent, self._window, self._end_sent = offset, window, False
         self._release(offset)
 
-    def accept(self, offset: int) -> None:
-        """Says that the server has accepted all input up to offset."""
+    def accept(self, offset: int, end: bool) -> None:
+        """Says that the server has accepted all input up to offset; with end, all there is."""
         self._check(offset)
         self._sent = max(self._sent, offset)
+        self._end_accepted = self._end_accepted or end
         if offset > self._accepted:
             self._release(offset)
 

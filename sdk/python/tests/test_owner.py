@@ -10,6 +10,7 @@ from typing import Any, Iterator, List
 import grpc
 
 from execwire._owner import Owner
+from execwire._stdin import StdinBuffer
 from execwire._transport import Transport
 from execwire.v1 import process_event_pb2, process_run_pb2, process_service_pb2_grpc
 
@@ -58,6 +59,19 @@ class Full(process_service_pb2_grpc.ProcessServiceServicer):
         self.acknowledged.append(next(requests).acknowledge.seq)
         yield Response(events={"events": END})
         self.acknowledged.append(next(requests).acknowledge.seq)
+
+
+class Input(unittest.TestCase):
+    def test_it_is_drained_once_its_end_was_accepted(self) -> None:
+        stdin = StdinBuffer()
+        stdin.resume(0, 100)
+        stdin.add(b"one")
+        stdin.end()
+        stdin.next()
+        stdin.accept(3, False)
+        self.assertFalse(stdin.drained)
+        stdin.accept(3, True)
+        self.assertTrue(stdin.drained)
 
 
 class Resume(unittest.TestCase):

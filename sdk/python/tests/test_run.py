@@ -339,6 +339,15 @@ class Others(TestCase):
             self.assertEqual(b"".join(process.output()), b"two\n")
             self.assertEqual(process.wait().stdout_bytes, 8)
 
+    def test_what_was_written_and_ended_before_reaches_it(self) -> None:
+        for number in range(20):
+            process = client.start(["cat"], process_id=f"ended-{number}")
+            process.write(b"one")
+            process.close_stdin()
+            process.detach()
+            with client.attach(process.id) as again:
+                self.assertEqual(b"".join(again.output()), b"one")
+
     def test_what_was_attached_to_is_left_alone(self) -> None:
         started = client.start_detached(["sleep", "600"], process_id="left")
         with client.attach("left") as process:

@@ -367,7 +367,7 @@ export class Run {
         }
         break;
       case "stdinAccepted":
-        this.stdin.accept(Number(message.value.offset));
+        this.stdin.accept(Number(message.value.offset), message.value.endOfFile);
         break;
       case "rejected":
         this.reject(message.value);

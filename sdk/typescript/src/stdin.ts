@@ -31,6 +31,7 @@ export class StdinBuffer {
   private repeated = false;
   private ended = false;
   private endSent = false;
+  private endAccepted = false;
   /** Why input is refused; undefined while it is not. */
   private failure: unknown;
   private last = 0x0a;
@@ -63,13 +64,17 @@ export class StdinBuffer {
     this.release(offset);
   }
 
-  /** Takes what the server has accepted, which can be more than this stream has sent. */
-  accept(offset: number): void {
+  /** Takes what the server has accepted, which can be more than this stream has sent; endOfFile is whether the end was, too. */
+  accept(offset: number, endOfFile: boolean): void {
     if (offset > this.written && !this.repeated) {
       throw new ProtocolError(`it accepted ${offset} bytes of stdin when ${this.written} were written`);
     }
     this.checkShort(offset);
     this.sent = Math.max(this.sent, offset);
+    if (endOfFile && !this.endAccepted) {
+      this.endAccepted = true;
+      this.wake();
+    }
     if (offset > this.accepted) {
       this.release(offset);
     }
@@ -113,9 +118,10 @@ export class StdinBuffer {
     return this.failure !== undefined && this.failure === error;
   }
 
-  /** Whether everything that was written was accepted, as far as the process takes input at all. */
+  /** Whether everything that was written was accepted, and its end with it, as far as the process takes input at all. */
   get drained(): boolean {
-    return this.failure !== undefined || this.accepted >= this.written;
+    const told = !this.ended || this.terminal || this.endAccepted;
+    return this.failure !== undefined || (told && this.accepted >= this.written);
   }
 
   /** The next piece to send, or undefined when there is none or no window for it. */

@@ -8,6 +8,7 @@ import { type ProcessEvent, ProtocolError } from "execwire";
 import { OutputStream, type ProcessEvent as EventMessage, ProcessEventSchema, ProcessService, type RunProcessRequest, type RunProcessResponseSchema, RunStartSchema } from "execwire/v1";
 import { Rpc } from "#dist/rpc.js";
 import { Run } from "#dist/run.js";
+import { StdinBuffer } from "#dist/stdin.js";
 
 type Response = MessageInitShape<typeof RunProcessResponseSchema>;
 type Handler = (requests: AsyncIterable<RunProcessRequest>) => AsyncIterable<Response>;
@@ -187,6 +188,17 @@ test("both directions arrive exactly once and in order, wherever streams break",
     }),
   );
   assert.ok(resumed > 40, `streams were resumed ${resumed} times only`);
+});
+
+test("input is drained once its end was accepted", async () => {
+  const stdin = new StdinBuffer(false, () => undefined);
+  await stdin.write(Buffer.from("one"));
+  await stdin.end();
+  stdin.next();
+  stdin.accept(3, false);
+  assert.equal(stdin.drained, false);
+  stdin.accept(3, true);
+  assert.equal(stdin.drained, true);
 });
 
 test("an event is acknowledged that was in work while those before it were", async () => {

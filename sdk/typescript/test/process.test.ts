@@ -209,6 +209,19 @@ test("a process that is detached from is attached to again", async (t) => {
   assert.equal((await (await c.attach(p.id)).communicate()).stdoutText, "before\nafter that\n", "closed, and all of it is kept");
 });
 
+test("what was written and ended before a process is given up reaches it", async (t) => {
+  const c = await client(t);
+  const one = async (): Promise<string> => {
+    const p = await c.start(["cat"]);
+    await p.write("one");
+    await p.closeStdin();
+    await p.detach();
+    await using again = await c.attach(p.id);
+    return text(await gather(again.stdout));
+  };
+  assert.deepEqual(await Promise.all(Array.from({ length: 32 }, one)), Array(32).fill("one"));
+});
+
 test("closing ends what was started and gives up what was found", async (t) => {
   const c = await client(t);
   const started = await c.start(["sleep", "1000"]);

@@ -818,7 +818,10 @@ type RunStdinAccepted struct {
 	// How much input was accepted since the start of the process. After a resume
 	// it can be more than this stream has sent: what the stream before it sent may
 	// have been on its way.
-	Offset        uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Offset uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Whether the end of the input was, too. An owner that gives the process up
+	// before it was told so may leave it waiting for more.
+	EndOfFile     bool `protobuf:"varint,2,opt,name=end_of_file,json=endOfFile,proto3" json:"end_of_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -858,6 +861,13 @@ func (x *RunStdinAccepted) GetOffset() uint64 {
 		return x.Offset
 	}
 	return 0
+}
+
+func (x *RunStdinAccepted) GetEndOfFile() bool {
+	if x != nil {
+		return x.EndOfFile
+	}
+	return false
 }
 
 // RunRejected says what was not done, and why.
@@ -965,9 +975,10 @@ const file_execwire_v1_process_run_proto_rawDesc = "" +
 	"\x13output_window_bytes\x18\x05 \x01(\x04R\x11outputWindowBytes\x120\n" +
 	"\x14output_window_events\x18\x06 \x01(\x04R\x12outputWindowEvents\">\n" +
 	"\tRunEvents\x121\n" +
-	"\x06events\x18\x01 \x03(\v2\x19.execwire.v1.ProcessEventR\x06events\"*\n" +
+	"\x06events\x18\x01 \x03(\v2\x19.execwire.v1.ProcessEventR\x06events\"J\n" +
 	"\x10RunStdinAccepted\x12\x16\n" +
-	"\x06offset\x18\x01 \x01(\x04R\x06offset\"Y\n" +
+	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x1e\n" +
+	"\vend_of_file\x18\x02 \x01(\bR\tendOfFile\"Y\n" +
 	"\vRunRejected\x120\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x18.execwire.v1.ErrorReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessageB\xab\x01\n" +

@@ -121,7 +121,9 @@ class RunStdin(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., end_of_file: bool = ...) -> None: ...
 
 class RunStdinAccepted(_message.Message):
-    __slots__ = ["offset"]
+    __slots__ = ["end_of_file", "offset"]
+    END_OF_FILE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    end_of_file: bool
     offset: int
-    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+    def __init__(self, offset: _Optional[int] = ..., end_of_file: bool = ...) -> None: ...
