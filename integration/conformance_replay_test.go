@@ -81,9 +81,13 @@ func newReplay(t testing.TB, version, scenario string, server *server, allowed a
 	return r
 }
 
+// absentDescriptor is one that a server does not have: a server of its own has few,
+// the one that is here has those of all tests that run.
+var absentDescriptor = [2]string{"/proc/self/fd/99", "/proc/self/fd/9999999"}
+
 // places are what transcripts have in place of volatile values, and back.
 func (r *replay) places() (write, read *strings.Replacer) {
-	pairs := []string{"${TMP}", r.dir, "${TMPNAME}", filepath.Base(r.dir), "${N}", r.unique}
+	pairs := []string{"${TMP}", r.dir, "${TMPNAME}", filepath.Base(r.dir), "${N}", r.unique, absentDescriptor[0], absentDescriptor[1]}
 	if r.web != nil {
 		pairs = append(pairs, ":${UP}", ":"+r.web.port())
 	}
