@@ -135,3 +135,23 @@ func TestDirectoriesAreMadeAndRemoved(t *testing.T) {
 		}
 	}
 }
+
+// What is refused by its name is refused before anything is removed.
+func TestDirectoriesAreNotRemovedByDots(t *testing.T) {
+	server := serve(t)
+	for _, d := range wires {
+		dir := fileTree(t, map[string]string{"a/b/c": "", "first": ""})
+		for _, name := range []string{".", "..", "./", "../.", ":..", "b/.", "b/..", dir + "/a/b/..", dir + "/a/."} {
+			removal := newCommand(server.remotely(d, "rm", "-rf", dir+"/first", name)...)
+			removal.Dir = dir + "/a/b"
+			if got := removal.complete(t, nil); got.code != 2 || !strings.Contains(got.stderr, "by its name") {
+				t.Errorf("rm -rf %s through %s: %+v", name, d, got)
+			}
+		}
+		for _, name := range []string{"/first", "/a/b/c"} {
+			if _, err := os.Stat(dir + name); err != nil {
+				t.Errorf("it was removed: %v", err)
+			}
+		}
+	}
+}

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,10 +26,23 @@ func newRmCommand(std streams) *cobra.Command {
 		Long: `rm removes files, links, which it does not follow, and with -r directories with all
 that is in them.
 
+The root, and what is written with "." or ".." as its last part, is refused before
+anything is removed.
+
 The exit code is 1 when one of the paths could not be removed.` + pathHelp,
 		Example: `  execwire rm build.log
   execwire rm -rf /srv/build`,
-		Args: pathArguments(1),
+		Args: func(command *cobra.Command, arguments []string) error {
+			if err := pathArguments(1)(command, arguments); err != nil {
+				return err
+			}
+			for _, argument := range arguments {
+				if err := mayRemove(argument); err != nil {
+					return usageError(command, err)
+				}
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			hints := map[execwirev1.ErrorReason]string{
 				execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY: "remove all that is in it too with -r",
@@ -49,6 +64,18 @@ The exit code is 1 when one of the paths could not be removed.` + pathHelp,
 	f.BoolVarP(&flags.force, "force", "f", false, "a path that is not there is as good")
 	addServerFlags(command, &flags.connect)
 	return command
+}
+
+// mayRemove refuses what nobody means to remove.
+func mayRemove(argument string) error {
+	name := strings.TrimRight(strings.TrimPrefix(argument, ":"), "/")
+	switch last := name[strings.LastIndexByte(name, '/')+1:]; last {
+	case ".", "..":
+		return fmt.Errorf("%s is not removed, because it ends with %q: write the path of the directory by its name", shown(argument), last)
+	case "":
+		return fmt.Errorf("%s is not removed, because it is the root: name what is to be removed in it", shown(argument))
+	}
+	return nil
 }
 
 func remove(ctx context.Context, c *client.Client, flags rmFlags, name string) error {
