@@ -400,6 +400,26 @@ func TestWhoLeavesNobodyIsForgottenAtOnce(t *testing.T) {
 	}
 }
 
+// Without a control group daemons have to be looked for, which takes its time. What ended has no descriptor until then,
+// unless somebody is left in its session.
+func TestWhoLeavesNobodyInItsSessionIsClosedAtOnce(t *testing.T) {
+	s := strength{adopt: true}.supervisor(t)
+	for script, closed := range map[string]bool{"exit 0": true, "sleep 1000 >/dev/null 2>&1 &": false} {
+		spec := shell(script)
+		spec.LeaveDescendants = true
+		p, err := s.Start(testContext(t), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, p)
+		p.mu.Lock()
+		if got := p.pidfd.Control(func(uintptr) {}) != nil; !p.reaped || got != closed {
+			t.Errorf("%s: reaped is %t, its descriptor closed %t; want %t", script, p.reaped, got, closed)
+		}
+		p.mu.Unlock()
+	}
+}
+
 func TestDescendantsOutsideOfTheGroupAreAskedFirst(t *testing.T) {
 	onEachStrength(t, func(t *testing.T, strength strength) {
 		asked := filepath.Join(t.TempDir(), "asked")

@@ -240,6 +240,9 @@ func (p *Process) finish() {
 	p.stopTimers()
 	p.state = StateClosed
 	if stays && (p.cgroup == nil || p.cgroup.populated()) {
+		if p.cgroup == nil && p.isAlone() {
+			_ = p.pidfdFile.Close() // one who runs short processes has a look for thousands of them
+		}
 		children.leave(p) // without a control group only a look at all processes tells that there is nobody
 	} else {
 		p.letGo()
