@@ -103,6 +103,9 @@ func (e *TransferError) Unwrap() error { return e.Err }
 // one. Below it no directory is merged into what a link leads to, but files of the
 // server that are links are written where they lead, unless Delete removes them
 // first. Every file is put in its place when it is whole, as by [Client.Upload].
+// Where the server sees the files of this machine, the copy itself is not copied: a
+// directory that could be it gets, for a moment, another one in it whose name begins
+// with ".execwire-", and a directory of the source where that is found is a failure.
 //
 // Errors are [*TransferError] when some files were not copied, the others being
 // so, those of the first call if the server is lost, or wrap the cause of ctx.
@@ -251,6 +254,7 @@ var (
 	errIsDirectory  = errors.New("it is a directory")
 	errNotDirectory = errors.New("it is not a directory")
 	errSpecial      = errors.New("it is a FIFO, socket or device: only files, links and directories are copied")
+	errIntoItself   = errors.New("the copy is in the directory that is copied: choose a place outside")
 	errInTheWay     = errors.New("something of another type is in its place")
 )
 

@@ -36,6 +36,10 @@ type transferDestination interface {
 	// whether it did.
 	mkdir(ctx context.Context, name string, mode uint32) (made bool, err error)
 	symlink(ctx context.Context, name, target string) error
+	// mark makes an empty directory that is removed again.
+	mark(ctx context.Context, name string) error
+	// lastName is the last part of the path of the base.
+	lastName() string
 	removeAll(ctx context.Context, name string) error
 }
 
@@ -66,6 +70,8 @@ type transfer struct {
 	failed  TransferError    // guarded by mu
 	done    Transferred      // guarded by mu
 	moving  map[string]int64 // guarded by mu; bytes of the files that are being copied
+	// made are the directories that were made in others that were there before.
+	made map[string]bool // guarded by mu
 }
 
 // transferTask is one name to copy.
@@ -74,10 +80,12 @@ type transferTask struct {
 	kind execwirev1.FileType
 	// there is what the destination has by this name; unspecified for nothing.
 	there execwirev1.FileType
+	// inMade is whether the directory that it is copied into was made.
+	inMade bool
 }
 
 func newTransfer(source transferSide, destination transferDestination, options TransferOptions) *transfer {
-	t := &transfer{source: source, destination: destination, options: options, moving: map[string]int64{}}
+	t := &transfer{source: source, destination: destination, options: options, moving: map[string]int64{}, made: map[string]bool{}}
 	t.ready = sync.NewCond(&t.mu)
 	return t
 }

@@ -158,6 +158,12 @@ func (s *localSide) mkdir(_ context.Context, name string, mode uint32) (made boo
 	return false, err
 }
 
+func (s *localSide) mark(_ context.Context, name string) error {
+	return s.root.Mkdir(s.path(name), 0o700)
+}
+
+func (s *localSide) lastName() string { return s.base }
+
 // setModes gives the directories that were made their modes, the innermost first.
 func (s *localSide) setModes() error {
 	var failures []error

@@ -79,6 +79,18 @@ func (s *remoteSide) mkdir(ctx context.Context, name string, mode uint32) (made 
 	return false, s.client.MkdirAll(ctx, s.path(name), permissions)
 }
 
+func (s *remoteSide) mark(ctx context.Context, name string) error {
+	_, err := repeat(ctx, s.client, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.client.Mkdir(ctx, s.path(name), nil)
+	})
+	if errors.Is(err, fs.ErrExist) {
+		return nil // by an attempt that was not answered: nobody else has the name
+	}
+	return err
+}
+
+func (s *remoteSide) lastName() string { return path.Base(s.base) }
+
 func (s *remoteSide) removeAll(ctx context.Context, name string) error {
 	return s.client.RemoveAll(ctx, s.path(name))
 }

@@ -40,6 +40,9 @@ func (t *transfer) do(ctx context.Context, task transferTask) error {
 }
 
 func (t *transfer) doDirectory(ctx context.Context, task transferTask) error {
+	if err := t.refuseMade(ctx, task.name); err != nil {
+		return err
+	}
 	entries, err := t.source.readDir(ctx, task.name)
 	if err != nil {
 		return err
@@ -62,6 +65,9 @@ func (t *transfer) doDirectory(ctx context.Context, task transferTask) error {
 		if task.there != 0 {
 			return &fs.PathError{Op: "make directory", Path: task.name, Err: errInTheWay}
 		}
+		if !task.inMade {
+			t.makes(task.name)
+		}
 		if made, err = t.destination.mkdir(ctx, task.name, facts.mode&t.modeMask()); err != nil {
 			return err
 		}
@@ -74,7 +80,7 @@ func (t *transfer) doDirectory(ctx context.Context, task transferTask) error {
 	}
 	tasks := make([]transferTask, 0, len(entries))
 	for name, kind := range entries {
-		tasks = append(tasks, transferTask{name: path.Join(task.name, name), kind: kind, there: there[name]})
+		tasks = append(tasks, transferTask{name: path.Join(task.name, name), kind: kind, there: there[name], inMade: task.inMade || made})
 	}
 	if t.options.Delete {
 		t.mu.Lock()

@@ -29,7 +29,8 @@ A file is put in its place when it is whole and has arrived unchanged; a failure
 leaves what was there. It gets the permission bits of its source. A link that a
 source names is followed; with -r links are copied as links, but LINK/ and LINK/. are
 the directory that they lead to. FIFOs, sockets and devices in a directory are left
-out. A lost connection is resumed for a minute and a quarter.
+out. A copy into what is copied leaves itself out, and that is a failure. A lost
+connection is resumed for a minute and a quarter.
 
 The same command goes on with a large file that it was interrupted in: with an
 upload within ten minutes, with a download from a hidden file beside DEST that ends
