@@ -67,6 +67,63 @@ func TestFilesAreListed(t *testing.T) {
 	}
 }
 
+func TestTreesAreListed(t *testing.T) {
+	server := serve(t)
+	for _, d := range wires {
+		dir := fileTree(t, map[string]string{"b": "", "a/d/e": "12345", "a/c": "", "a/none/": "", "f/.hidden/g": ""})
+		if err := os.Symlink("..", dir+"/a/up"); err != nil {
+			t.Fatal(err)
+		}
+		const visible = "D:\na\nb\nf\n\nD/a:\nc\nd\nnone\nup\n\nD/a/d:\ne\n\nD/a/none:\n\nD/f:\n"
+		here := strings.NewReplacer("D", dir)
+		server.expectCommand(t, d, result{stdout: here.Replace(visible)}, "ls", "-R", dir)
+		server.expectCommand(t, d, result{stdout: here.Replace(visible + ".hidden\n\nD/f/.hidden:\ng\n")}, "ls", "-Ra", dir)
+		server.expectCommand(t, d, result{stdout: here.Replace("D/b\n\nD/a/d:\ne\n\nD/f:\n")}, "ls", "-R", dir+"/f", dir+"/b", dir+"/a/d")
+		server.expectCommand(t, d, result{stdout: dir + "\n"}, "ls", "-Rd", dir)
+		got := run(t, nil, server.remotely(d, "ls", "-lR", dir+"/a")...)
+		if lines := strings.Split(got.stdout, "\n"); got.code != 0 || len(lines) != 11 || !strings.HasPrefix(lines[2], "drwxr-xr-x ") ||
+			!strings.HasSuffix(lines[4], " up -> ..") || lines[6] != dir+"/a/d:" || !strings.Contains(lines[7], " 5 ") {
+			t.Errorf("ls -lR through %s: %+v", d, got)
+		}
+		var paths []string
+		for _, file := range objects[fileObject](t, run(t, nil, server.remotely(d, "ls", "-R", "--json", dir)...).stdout) {
+			paths = append(paths, strings.TrimPrefix(file.Path, dir))
+		}
+		if want := "/a /b /f /a/c /a/d /a/none /a/up /a/d/e"; strings.Join(paths, " ") != want {
+			t.Errorf("ls -R --json through %s: %q, want %q", d, paths, want)
+		}
+	}
+}
+
+// A directory that cannot be listed is told, and those after it are listed.
+func TestTreesAreListedAsFarAsTheyCanBe(t *testing.T) {
+	server := serve(t)
+	dir := fileTree(t, map[string]string{"z/last": ""})
+	deep, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("n", 255)
+	for range 20 { // beyond what a path can say
+		if err := deep.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := deep.OpenRoot(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = deep.Close()
+		deep = next
+	}
+	_ = deep.Close()
+	for _, d := range wires {
+		got := run(t, nil, server.remotely(d, "ls", "-R", dir)...)
+		if got.code != 1 || !strings.HasSuffix(got.stdout, "\n\n"+dir+"/z:\nlast\n") || strings.Count(got.stderr, "failed to list "+dir) != 1 {
+			t.Errorf("ls -R through %s: exit code %d, %q, %q", d, got.code, got.stdout[max(0, len(got.stdout)-200):], got.stderr)
+		}
+	}
+}
+
 func TestFilesArePrintedAndDescribed(t *testing.T) {
 	server := serve(t)
 	content := string(randomBytes(3 << 20))
