@@ -36,6 +36,7 @@ func command(t *testing.T, arguments ...string) *exec.Cmd {
 
 func TestHubTellsItsURLAndStops(t *testing.T) {
 	c := command(t, "--listen", "http://127.0.0.1:0")
+	c.Env = append(c.Env, "EXECWIRE_HUB_MINE=secret", "EXECWIRE_MINE=secret")
 	var errOut bytes.Buffer
 	c.Stderr = &errOut
 	out, err := c.StdoutPipe()
@@ -55,6 +56,9 @@ func TestHubTellsItsURLAndStops(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Errorf("it ended with %v: %s", err, &errOut)
 	}
+	if said := errOut.String(); strings.Count(said, "names no setting") != 1 || !strings.Contains(said, "variable=EXECWIRE_HUB_MINE") || strings.Contains(said, "secret") {
+		t.Errorf("of a variable that is no setting it says %q", said)
+	}
 }
 
 func TestMistakesAreExplained(t *testing.T) {
@@ -70,6 +74,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"plain text":  {[]string{"--listen", "http://0.0.0.0:0"}, "", codeFailed, "--allow-http"},
 		"nobody":      {[]string{"--listen", "http://0.0.0.0:0", "--allow-http"}, "", codeFailed, "principals_file"},
 		"file":        {[]string{"--config", "none.toml"}, "", codeFailed, "none.toml: does not exist"},
+		"misspelled":  {nil, "EXECWIRE_HUB_FRAMEBYTES=1", codeFailed, "did you mean EXECWIRE_HUB_FRAME_BYTES?"},
 		"environment": {nil, "EXECWIRE_HUB_FRAME_BYTES=1", codeFailed, "frame_bytes is below"},
 	} {
 		t.Run(name, func(t *testing.T) {

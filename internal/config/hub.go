@@ -115,6 +115,9 @@ func LoadHub(path string, environ []string, over ...func(*Hub)) (Hub, error) {
 	if err := loadEnvironment(hubSettings(&cfg), environ); err != nil {
 		return Hub{}, err
 	}
+	if err := refuseMisspelled(UnknownHubVariables(environ), "docs/hub.md lists them"); err != nil {
+		return Hub{}, err
+	}
 	for _, change := range over {
 		change(&cfg)
 	}

@@ -46,9 +46,9 @@ func (e *Error) Error() string {
 // then those of the environment laid over them, and then what over changes. Where
 // nothing of that says where to listen, a daemon with a relay does not listen. An
 // empty path reads no file. environ is in the form of os.Environ. A setting that does not exist, cannot
-// be read or is out of range is an [*Error]; nothing is ignored, except
-// environment variables with the prefix that name no setting, which other parts
-// of execwire use.
+// be read or is out of range is an [*Error], and so is an environment variable whose
+// name is nearly that of a setting. Others with the prefix that name none are not
+// looked at: [UnknownVariables] lists them.
 func Load(path string, environ []string, over ...func(*Config)) (Config, error) {
 	cfg := Default()
 	cfg.Listen = notListed
@@ -58,6 +58,9 @@ func Load(path string, environ []string, over ...func(*Config)) (Config, error) 
 		}
 	}
 	if err := loadEnvironment(settings(&cfg), environ); err != nil {
+		return Config{}, err
+	}
+	if err := refuseMisspelled(UnknownVariables(environ), "docs/configuration.md lists them"); err != nil {
 		return Config{}, err
 	}
 	for _, change := range over {
