@@ -67,6 +67,9 @@ func (c *Conn) connect(ctx context.Context) (*link, error) {
 	}
 	l := newLink(c, transport)
 	if err := l.shakeHands(ctx, c.sessionID()); err != nil {
+		if command, ok := transport.(*launched); ok {
+			err = command.explain(err)
+		}
 		l.finish(closeGoingAway, "", err)
 		return nil, err
 	}

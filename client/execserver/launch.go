@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +28,9 @@ const (
 	// keptStderr is how much of what a command said last is in the error when it has
 	// ended.
 	keptStderr = 2 << 10
+	// keptOutput is how much of what it said first is in the error when it serves
+	// something else.
+	keptOutput = 100
 )
 
 // LaunchOptions say which command serves the protocol on its standard streams.
@@ -64,6 +68,29 @@ func (e *CommandEndedError) Error() string {
 	return text
 }
 
+// NoServerError says that a command that was started for a connection does not serve
+// the protocol on its standard streams.
+type NoServerError struct {
+	// Command is its name, without arguments.
+	Command string
+	// Output is the beginning of what it said on standard output, at most 100 bytes;
+	// may be empty.
+	Output string
+	// Err is what the handshake failed with.
+	Err error
+}
+
+func (e *NoServerError) Error() string {
+	said := "nothing"
+	if e.Output != "" {
+		said = strconv.Quote(e.Output)
+	}
+	return fmt.Sprintf("%v; on standard output the command %s said %s, and not what a server of the exec-server protocol says", e.Err, e.Command, said)
+}
+
+// Unwrap returns Err.
+func (e *NoServerError) Unwrap() error { return e.Err }
+
 // Launch starts a command as a transport. Closing that ends the command's standard
 // input, waits for the command to end, and kills its process group if it takes too
 // long. ctx bounds nothing but the start.
@@ -91,6 +118,7 @@ type launched struct {
 	name    string
 	command *exec.Cmd
 	output  *os.File // its standard output
+	head    head
 	tail    tail
 	tasks   sync.WaitGroup
 	closing sync.Once
@@ -134,7 +162,7 @@ func (l *launched) start() (err error) {
 		return err
 	}
 	l.output = output
-	l.Stdio = jsonrpc.NewStdio(interruptible{output}, input, jsonrpc.StdioOptions{CloseTimeout: l.options.Patience})
+	l.Stdio = jsonrpc.NewStdio(interruptible{output, &l.head}, input, jsonrpc.StdioOptions{CloseTimeout: l.options.Patience})
 	l.tasks.Go(func() {
 		defer close(l.heard)
 		l.listen(complaint)
@@ -145,7 +173,17 @@ func (l *launched) start() (err error) {
 
 // interruptible is a file whose Close makes a Read return that blocks, and leaves it
 // open: who writes to it is not to fail for that.
-type interruptible struct{ *os.File }
+type interruptible struct {
+	*os.File
+	head *head // of what was read
+}
+
+// Read implements io.Reader.
+func (f interruptible) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	f.head.add(p[:n])
+	return n, err
+}
 
 func (f interruptible) Close() error { return f.SetReadDeadline(time.Unix(1, 0)) }
 
@@ -194,6 +232,15 @@ func (l *launched) Receive() ([]byte, error) {
 	}
 }
 
+// explain says of a handshake that failed what the command said, unless that is an
+// answer of a server.
+func (l *launched) explain(err error) error {
+	if _, answered := errors.AsType[*jsonrpc.Error](err); answered {
+		return err
+	}
+	return &NoServerError{Command: l.name, Output: l.head.String(), Err: err}
+}
+
 // Peer implements jsonrpc.Transport.
 func (l *launched) Peer() string { return "exec-server command " + l.name }
 
@@ -216,6 +263,24 @@ func (l *launched) close(code int, reason string) error {
 	}
 	l.tasks.Wait()
 	return errors.Join(err, l.output.Close())
+}
+
+// head keeps the beginning of what is added to it.
+type head struct {
+	mu   sync.Mutex
+	kept []byte // guarded by mu
+}
+
+func (h *head) add(p []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kept = append(h.kept, p[:min(len(p), keptOutput-len(h.kept))]...)
+}
+
+func (h *head) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return string(h.kept)
 }
 
 // tail keeps the end of what is written to it.

@@ -67,6 +67,29 @@ func TestACommandThatServesNothingIsNotReached(t *testing.T) {
 	}
 }
 
+// What is started by mistake says itself what it is.
+func TestACommandThatIsNoServerIsQuoted(t *testing.T) {
+	long := strings.Repeat("x", keptOutput)
+	for _, tt := range []struct{ script, output, says string }{
+		{"cat", `{"`, "it repeats what it is told"},
+		{`printf 'usage: \033[1m\n'; cat >/dev/null`, "usage: \x1b[1m\n", `said "usage: \x1b[1m\n"`},
+		{"echo " + long + "yyy; cat >/dev/null", long, `x", and not what a server`},
+		{"echo who >&2; exit 2", "", "and said: who; on standard output the command sh said nothing"},
+	} {
+		_, err := launch(t.Context(), LaunchOptions{Argv: []string{"sh", "-c", tt.script}})
+		var got *NoServerError
+		if !errors.As(err, &got) || got.Command != "sh" || !strings.HasPrefix(got.Output, tt.output) || len(got.Output) > keptOutput || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: got %v, want that it said %q, and %q", tt.script, err, tt.output, tt.says)
+		}
+	}
+	// One that answers is a server.
+	refusing := `read hello; echo '{"id":1,"error":{"code":-32600,"message":"no more sessions"}}'; cat >/dev/null`
+	var no *NoServerError
+	if _, err := launch(t.Context(), LaunchOptions{Argv: []string{"sh", "-c", refusing}}); errors.As(err, &no) || !strings.Contains(err.Error(), "no more sessions") {
+		t.Errorf("an answer: %v", err)
+	}
+}
+
 // TestACommandThatDoesNotEndIsKilled has one that takes no notice of the end of its
 // input, with another one in its group.
 func TestACommandThatDoesNotEndIsKilled(t *testing.T) {

@@ -129,6 +129,9 @@ func (l *link) take(data []byte) error {
 	case jsonrpc.Notification:
 		return l.conn.notify(l, m.Method, m.Params)
 	}
+	if m.Method == "initialize" {
+		return protocolErrorf("it repeats what it is told")
+	}
 	unknown := jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "this client serves no requests")
 	if !l.out.post(jsonrpc.AppendError(nil, m.ID, unknown)) {
 		return protocolErrorf("it asks and does not read the answers")

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/client/execserver"
 	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
@@ -141,6 +142,10 @@ func explainDial(err error) error {
 	}
 	failed := func(why, hint string) error {
 		return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %s", dial.URL, why), hint: hint}
+	}
+	const commandHint = "name a command that serves it there: --server 'stdio:execwire serve --listen stdio'"
+	if _, ok := errors.AsType[*execserver.NoServerError](dial.Err); ok {
+		return failed(dial.Err.Error(), commandHint)
 	}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

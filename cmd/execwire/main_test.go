@@ -136,6 +136,7 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"bad directory":       {[]string{"run", "--cwd", missing, "true"}, 125, []string{missing, "--cwd"}},
 		"timeout":             {[]string{"run", "--timeout", "50ms", "--", "sleep", "60"}, 124, []string{"timeout"}},
 		"no server":           {[]string{"run", "--server", "unix://" + missing, "true"}, 125, []string{"cannot reach unix://" + missing, "no such file", "execwire serve --listen unix://" + missing}},
+		"no server at all":    {[]string{"run", "--server", "stdio:cat", "--", "true"}, 125, []string{"cannot reach stdio:cat", "repeats", "the command cat said \"{", "exec-server protocol", "stdio:execwire serve --listen stdio"}},
 		"bad server URL":      {[]string{"run", "--server", "http://x", "true"}, 125, []string{"grpc://HOST:PORT"}},
 		"no such sandbox":     {[]string{"run", "--sandbox", "readonly", "true"}, 2, []string{`"readonly"`, "read-only, workspace-write or a file"}},
 		"writable nowhere":    {[]string{"run", "--writable", "/x", "true"}, 2, []string{"--sandbox workspace-write"}},
