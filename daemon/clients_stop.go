@@ -18,7 +18,7 @@ import (
 const partTimeout = 15 * time.Second
 
 var (
-	// errStopping is why connections of JSON-RPC end.
+	// errStopping is why connections of JSON-RPC end, and streams of reflection.
 	errStopping = errors.New("the server stops")
 	// errPart ends the wait for connections that do not.
 	errPart = fmt.Errorf("failed to wait for connections whose calls hang: gave up after %v", partTimeout)

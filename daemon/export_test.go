@@ -8,7 +8,7 @@ import (
 
 // Services returns what the server for all listeners offers.
 func (d *Daemon) Services() map[string]grpc.ServiceInfo {
-	s, _ := d.newGRPCServer()
+	s, _, _ := d.newGRPCServer()
 	defer s.Stop()
 	return s.GetServiceInfo()
 }

@@ -35,7 +35,7 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 		return err
 	}
 	refuseListeners(d.requests, doors.inOrder)
-	grpcServer, healthServer := d.newGRPCServer()
+	grpcServer, healthServer, reflections := d.newGRPCServer()
 	var serving sync.WaitGroup
 	failed := make(chan error, len(doors.inOrder)+2)
 	serve := func(with func(net.Listener) error, listeners []listen.Listener) {
@@ -68,6 +68,7 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	}
 	probed(errStopping)
 	healthServer.Shutdown()
+	reflections.end()
 	d.clients.refuse()
 	d.drain(now)
 	// Owners are told how their processes ended before their streams are.
@@ -88,6 +89,7 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	if relayed != nil {
 		relayed.door.wait()
 	}
+	reflections.wait()
 	serving.Wait()
 	return errors.Join(err, d.Close())
 }

@@ -37,12 +37,13 @@ const maxPingInterval = 5 * time.Second
 
 // newGRPCServer makes the server for all listeners. Reflection is on, but not
 // for callers that come by TLS: the table of what calls need sees to that.
-func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer) {
+func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer, *reflectionStreams) {
+	streams := newReflectionStreams()
 	s := grpc.NewServer(append(transportOptions(d.cfg),
 		grpc.Creds(doorCredentials{listen.PeerCredentials(d.doorkeeper.handshakeFailed)}),
 		grpc.InTapHandle(d.doorkeeper.admit),
 		grpc.ChainUnaryInterceptor(d.server.UnaryInterceptors()...),
-		grpc.ChainStreamInterceptor(d.server.StreamInterceptors()...),
+		grpc.ChainStreamInterceptor(append(d.server.StreamInterceptors(), streams.intercept)...),
 		grpc.WaitForHandlers(true),
 		grpc.UnknownServiceHandler(server.UnknownMethod),
 	)...)
@@ -50,7 +51,7 @@ func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer) {
 	healthServer := newHealthServer()
 	healthpb.RegisterHealthServer(s, healthServer)
 	reflection.Register(s)
-	return s, healthServer
+	return s, healthServer, streams
 }
 
 // transportOptions are the sizes, limits and intervals of connections.
