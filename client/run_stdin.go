@@ -46,8 +46,8 @@ type stdinPump struct {
 	// ended is whether read is the end, endSent whether the server was told on
 	// this stream, endAccepted whether the process was; guarded by mu.
 	ended, endSent, endAccepted bool
-	discarded      bool // guarded by mu
-	last           byte // the last byte read, at first a line's end; guarded by mu
+	discarded                   bool // guarded by mu
+	last                        byte // the last byte read, at first a line's end; guarded by mu
 }
 
 // stdinBlock is input from an offset on.

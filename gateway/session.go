@@ -168,19 +168,37 @@ func (c *connection) expectHolesRead() {
 
 // giveUpHoles waits until no hole is left.
 func (c *connection) giveUpHoles() {
-	timer := time.NewTimer(holePatience)
+	timer := time.NewTimer(patienceSlice)
 	defer timer.Stop()
-	for {
+	for due := time.Now().Add(patienceSlice); ; {
 		select {
 		case <-timer.C:
 		case <-c.ctx.Done():
 			return
 		}
-		next, left := c.takeHoles(time.Now())
+		now := time.Now()
+		if late := now.Sub(due); late >= patienceSlice {
+			c.prolongHoles(late)
+		}
+		next, left := c.takeHoles(now)
 		if !left {
 			return
 		}
-		timer.Reset(time.Until(next))
+		if due = now.Add(patienceSlice); next.Before(due) {
+			due = next
+		}
+		timer.Reset(time.Until(due))
+	}
+}
+
+// prolongHoles gives the client more time for all its holes.
+func (c *connection) prolongHoles(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.records {
+		if p.hole > 0 {
+			p.patience = p.patience.Add(by)
+		}
 	}
 }
 

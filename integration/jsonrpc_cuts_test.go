@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
@@ -287,4 +290,68 @@ func (r *rpcResumer) step() error {
 	}
 	r.got[id] = frame.rpcContent
 	return nil
+}
+
+// What a client has not read for ten seconds counts as taken. Those in which the
+// server itself stood still, as with the machine that it runs on, do not count.
+func TestAServerThatStoodStillLosesNothing(t *testing.T) {
+	waits(t)
+	s := serve(t, "EXECWIRE_RETAINED_OUTPUT_BYTES_PER_PROCESS=64KiB")
+	r := &rpcResumer{TB: t, wire: newProxy(t, "tcp", s.address(websocketDoor)), started: map[string]bool{},
+		followers: map[string]*rpcFollower{"big": followFlood("big"), "small": followFlood("small"), "echo": followFlood("echo")}}
+	err := r.connect(func() (err error) {
+		for err == nil && (r.followers["big"].last < 3 || r.followers["small"].last < 3) {
+			err = r.writeOn()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.resumeWithoutReading()
+	server := s.serverPID(t)
+	if err := unix.Kill(server, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(12 * time.Second)
+	if err := unix.Kill(server, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); time.Since(begun) < time.Second; { // in which it would go on without what was not read
+		if _, err := r.call("environment/status", rpcParams{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.link.drop()
+	eventually(t, "all is read", func() bool {
+		err := r.connect(r.writeOn)
+		if err != nil && !errors.Is(err, errCut) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// resumeWithoutReading takes the session up, and says so to the server.
+func (r *rpcResumer) resumeWithoutReading() {
+	r.Helper()
+	eventually(r, "the session is given away", func() bool {
+		link, err := upgrade(r.wire.listener.Addr().String(), nil)
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.link, r.got, r.told = link, map[int]rpcContent{}, map[string]uint64{}
+		answer, err := r.call("initialize", rpcParams{"clientName": "resumer", "resumeSessionId": r.session})
+		if err == nil && answer.Error == nil {
+			return true
+		}
+		link.drop()
+		return false
+	})
+	if err := r.send(`{"method":"initialized"}`); err != nil {
+		r.Fatal(err)
+	}
+	if _, err := r.call("environment/status", rpcParams{}); err != nil { // it was heard
+		r.Fatal(err)
+	}
 }
