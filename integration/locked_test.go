@@ -72,11 +72,12 @@ func TestALockedDoorKeepsThePromises(t *testing.T) {
 			t.Logf("the seed was %d", seed)
 		}
 	}()
-	stop := harass(l.wire, rand.New(rand.NewPCG(seed, 0)), size/8)
+	stop := func() {}
+	slam := func(*execwirev1.Process) { stop = harass(l.wire, rand.New(rand.NewPCG(seed, 0)), size/8) } // what was never reached is not tried again
 	stdout := testproc.StdoutPattern.NewVerifier()
 	request := direct(then(37, program("flood", "-bytes", fmt.Sprint(size)))...)
 	request.ProcessId = "hers"
-	exit, err := ann.Run(ctx, client.RunOptions{Process: request, Stdout: stdout})
+	exit, err := ann.Run(ctx, client.RunOptions{Process: request, Stdout: stdout, OnStarted: slam})
 	stop()
 	if err != nil || exit.Code != 37 || stdout.Offset() != size {
 		t.Errorf("Run = %+v, %v after %d of %d bytes; want exit code 37", exit, err, stdout.Offset(), size)
