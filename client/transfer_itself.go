@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 )
 
 // What is copied from and what is copied to can be the same file system, and no path
@@ -54,23 +56,50 @@ func (t *transfer) refuseMade(ctx context.Context, name string) error {
 	return nil
 }
 
+// unmarkTimeout bounds how long a copy that was given up waits for its mark to be gone.
+const unmarkTimeout = 5 * time.Second
+
 // isOne is whether a directory of the source is one of the destination.
 func (t *transfer) isOne(ctx context.Context, name, there string) (bool, error) {
 	mark := ".execwire-" + rand.Text()
 	err := t.destination.mark(ctx, path.Join(there, mark))
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return false, nil // not made yet, and the other is there
-	}
-	if err != nil {
+	case err != nil && ctx.Err() != nil:
+		return false, errors.Join(err, t.unmark(ctx, path.Join(there, mark))) // it may have been made and not answered
+	case err != nil && t.areOfTwoTimes(ctx, name, there):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
 	_, err = t.source.lstat(ctx, path.Join(name, mark))
-	removed := t.destination.removeAll(ctx, path.Join(there, mark))
+	removed := t.unmark(ctx, path.Join(there, mark))
 	switch {
 	case err == nil:
 		return true, removed
 	case errors.Is(err, fs.ErrNotExist):
 		return false, removed
 	}
-	return false, err
+	return false, errors.Join(err, removed)
+}
+
+// unmark removes a mark, of a copy that was given up, too.
+func (t *transfer) unmark(ctx context.Context, mark string) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), unmarkTimeout,
+		fmt.Errorf("failed to remove %s: gave up after %v", mark, unmarkTimeout))
+	defer cancel()
+	return t.destination.removeAll(ctx, mark)
+}
+
+// areOfTwoTimes is whether a directory of the source was changed at another time than
+// one of the destination, so that they cannot be one. That is for a directory in which
+// nothing can be made: others below it may have to be copied to all the same.
+func (t *transfer) areOfTwoTimes(ctx context.Context, name, there string) bool {
+	here, err := t.source.lstat(ctx, name)
+	other, otherErr := t.destination.lstat(ctx, there)
+	if err != nil || otherErr != nil || here.modifyTime.Unix() <= 0 || other.modifyTime.Unix() <= 0 {
+		return false
+	}
+	return !sameTime(here.modifyTime.Truncate(time.Millisecond), other.modifyTime.Truncate(time.Millisecond)) // all that some servers tell
 }
