@@ -86,6 +86,13 @@ func (f *family) reaping(p *Process) {
 	p.kin.reaped = true
 }
 
+// desert says that nobody is left in the session of a child that was reaped.
+func (f *family) desert(p *Process) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.kin.deserted = true
+}
+
 // forget says that a Process is done with. Its kin stays until no orphan can be its.
 func (f *family) forget(p *Process) {
 	f.mu.Lock()
@@ -205,7 +212,7 @@ func (f *family) survey() (d *division, judged bool, number uint64, err error) {
 	}
 	f.ours = nil
 	for k := range f.kin {
-		s.claims = append(s.claims, claim{kin: k, reaped: k.reaped, over: k.over})
+		s.claims = append(s.claims, claim{kin: k, reaped: k.reaped, deserted: k.deserted, over: k.over})
 	}
 	inspect := f.groupsToInspect()
 	f.mu.Unlock()
@@ -217,7 +224,11 @@ func (f *family) survey() (d *division, judged bool, number uint64, err error) {
 	}
 	d = s.divide()
 	f.division, f.dividedAt = d, time.Now()
+	deserted := s.deserted()
 	f.mu.Lock()
+	for _, k := range deserted {
+		k.deserted = true
+	}
 	f.cost = f.dividedAt.Sub(begun)
 	f.mu.Unlock()
 	return d, judged, number, nil

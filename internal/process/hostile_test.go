@@ -7,10 +7,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/leakcheck"
@@ -417,6 +420,49 @@ func TestWhoLeavesNobodyInItsSessionIsClosedAtOnce(t *testing.T) {
 			t.Errorf("%s: reaped is %t, its descriptor closed %t; want %t", script, p.reaped, got, closed)
 		}
 		p.mu.Unlock()
+	}
+}
+
+// Who left a daemon elsewhere is remembered for as long as that lives, but the number of its session is anybody's as
+// soon as nobody is left in it.
+func TestTheNumberOfADesertedSessionIsAnothers(t *testing.T) {
+	s := strength{adopt: true}.supervisor(t)
+	member := filepath.Join(t.TempDir(), "member")
+	for script, deserted := range map[string]bool{"exit 0": true, "setsid sleep 1000 >/dev/null 2>&1 & sleep 1000 >/dev/null 2>&1 & echo $! >" + member: false} {
+		spec := shell(script)
+		spec.LeaveDescendants = true
+		p, err := s.Start(testContext(t), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, p)
+		isDeserted := func() bool {
+			children.mu.Lock()
+			defer children.mu.Unlock()
+			return p.kin.deserted
+		}
+		if got := isDeserted(); got != deserted {
+			t.Errorf("%s: its session is deserted: %t, want %t", script, got, deserted)
+		}
+		if deserted {
+			continue
+		}
+		text, err := os.ReadFile(member)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		for !isDeserted() {
+			if err := children.settle(testContext(t)); err != nil {
+				t.Fatalf("%s: its session is not deserted: %v", script, err)
+			}
+		}
 	}
 }
 

@@ -10,16 +10,17 @@ type kin struct {
 	cgroup  string   // its own, as /proc/PID/cgroup names it; "": none
 	streams []fileID // its pipes or terminal
 
-	reaped bool   // its number is its own only while somebody is left in its session
-	over   bool   // it has ended, or is being killed, with all that descends from it
-	gone   uint64 // the first survey that began after its process was forgotten; 0: it is not
-	clear  bool   // it is known that no descendant is left
+	reaped   bool   // its number is its own only while somebody is left in its session
+	deserted bool   // nobody is, so that a session of its number is another's
+	over     bool   // it has ended, or is being killed, with all that descends from it
+	gone     uint64 // the first survey that began after its process was forgotten; 0: it is not
+	clear    bool   // it is known that no descendant is left
 }
 
 // claim is the state of a kin at the time of a survey.
 type claim struct {
 	*kin
-	reaped, over bool
+	reaped, deserted, over bool
 }
 
 // survey is all that tells whose descendant each process is.
@@ -114,7 +115,7 @@ func (d *divider) takeCertain() {
 		if !c.reaped && d.byPID[c.pid].start >= c.forked {
 			d.take(c.pid, c.kin)
 		}
-		if !c.reaped || !exists { // otherwise the number is another's by now
+		if !c.reaped || !exists && !c.deserted { // otherwise the number is another's by now
 			d.takeSession(c.pid, c.kin)
 		}
 		for _, pid := range d.cgroups[c.kin] {

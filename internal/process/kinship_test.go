@@ -78,6 +78,7 @@ func TestDescendantsAreFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		procs    []procStat
 		reaped   bool // P's leader
+		deserted bool // P's session
 		over     bool // Q
 		alone    bool // there is no Q
 		no       bool // orphans are not adopted
@@ -102,6 +103,10 @@ func TestDescendantsAreFound(t *testing.T) {
 			procs: procs(
 				procStat{pid: 100, ppid: 1, group: 100, session: 100, start: 9000},
 				procStat{pid: 101, ppid: 1, group: 101, session: 100, start: 9001}), reaped: true, alone: true,
+			want: result{},
+		},
+		"a session with the number of one that was deserted, without its leader": {
+			procs: procs(procStat{pid: 101, ppid: 1, group: 101, session: 100, start: 9001}), reaped: true, deserted: true, alone: true,
 			want: result{},
 		},
 		"a session that is older than the process": {
@@ -194,7 +199,7 @@ func TestDescendantsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := survey{
 				procs: test.procs, self: us, session: ourSession, adopts: !test.no, ours: map[int]bool{100: true, 200: true},
-				claims: []claim{{kin: p, reaped: test.reaped}}, cgroups: map[*kin][]int{p: test.inCgroup},
+				claims: []claim{{kin: p, reaped: test.reaped, deserted: test.deserted}}, cgroups: map[*kin][]int{p: test.inCgroup},
 				before: test.before, fresh: test.fresh, evidence: func(pid int) evidence { return test.evidence[pid] },
 			}
 			if !test.alone {

@@ -14,7 +14,7 @@ func (p *Process) members() []int {
 		s.cgroups[p.kin] = p.cgroup.members()
 	}
 	children.mu.Lock()
-	s.claims = []claim{{kin: p.kin, reaped: p.kin.reaped, over: p.kin.over}}
+	s.claims = []claim{{kin: p.kin, reaped: p.kin.reaped, deserted: p.kin.deserted, over: p.kin.over}}
 	children.mu.Unlock()
 	var pids []int
 	for _, member := range s.divide().members[p.kin] {

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -258,12 +257,10 @@ func (p *Process) isAlone() bool {
 	}
 	p.reap()
 	inUse := true
-	_ = p.pidfd.Control(func(fd uintptr) {
-		// Nobody will get a signal through this. But the kernel looks whether the number is anything's: a process's,
-		// a group's or a session's.
-		_, err := unix.FcntlInt(fd, unix.F_SETOWN, p.pid)
-		inUse = !errors.Is(err, unix.ESRCH)
-	})
+	_ = p.pidfd.Control(func(fd uintptr) { inUse = isNumberInUse(fd, p.pid) })
+	if !inUse {
+		children.desert(p)
+	}
 	return !inUse
 }
 
