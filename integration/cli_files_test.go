@@ -95,6 +95,23 @@ func TestTreesAreListed(t *testing.T) {
 	}
 }
 
+// Servers of the exec-server protocol list a link as what it leads to.
+func TestTreesOfReferencesAreListedWithoutFollowingLinks(t *testing.T) {
+	for _, c := range []contract{olderContract(), newerContract()} {
+		site := openReference(t, c)
+		dir := fileTree(t, map[string]string{"a/b": "", "c/": ""})
+		for link, target := range map[string]string{"a/loop": ".", "a/up": ".."} {
+			if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := strings.NewReplacer("D", dir).Replace("D:\na\nc\n\nD/a:\nb\nloop\nup\n\nD/c:\n")
+		if got := run(t, nil, "ls", "--server", site.url, "-R", dir); got != (result{stdout: want}) {
+			t.Errorf("from %s: %+v, want %q", c.name, got, want)
+		}
+	}
+}
+
 // A directory that cannot be listed is told, and those after it are listed.
 func TestTreesAreListedAsFarAsTheyCanBe(t *testing.T) {
 	server := serve(t)
@@ -118,7 +135,7 @@ func TestTreesAreListedAsFarAsTheyCanBe(t *testing.T) {
 	_ = deep.Close()
 	for _, d := range wires {
 		got := run(t, nil, server.remotely(d, "ls", "-R", dir)...)
-		if got.code != 1 || !strings.HasSuffix(got.stdout, "\n\n"+dir+"/z:\nlast\n") || strings.Count(got.stderr, "failed to list "+dir) != 1 {
+		if got.code != 1 || !strings.HasSuffix(got.stdout, "\n\n"+dir+"/z:\nlast\n") || strings.Count(got.stderr, "failed to walk "+dir) != 1 {
 			t.Errorf("ls -R through %s: exit code %d, %q, %q", d, got.code, got.stdout[max(0, len(got.stdout)-200):], got.stderr)
 		}
 	}

@@ -149,8 +149,8 @@ func (l *lister) listDirectory(directory string) error {
 // listOne lists a directory, and returns the paths of those in it.
 func (l *lister) listOne(directory string) (directories []string, err error) {
 	list := l.names
-	if l.flags.long || l.flags.json {
-		list = l.describe
+	if l.flags.long || l.flags.json || l.flags.recursive {
+		list = l.walk // which tells links from directories with servers, too, whose lists do not
 	}
 	files, err := list(directory)
 	if err != nil {
@@ -185,15 +185,15 @@ func (l *lister) names(directory string) (files []listed, err error) {
 	return files, err
 }
 
-// describe lists a directory with the metadata of what is in it. A file that is
-// gone by the time that it is looked at is left out.
-func (l *lister) describe(directory string) (files []listed, err error) {
+// walk lists a directory, with the metadata of what is in it where it is printed. A
+// file that is gone by the time that it is looked at is left out.
+func (l *lister) walk(directory string) (files []listed, err error) {
 	var failed error
 	itself := uint32(0)
-	options := client.WalkOptions{MaxDepth: &itself, Metadata: true, OnFailed: func(_ string, err error) { failed = err }}
+	options := client.WalkOptions{MaxDepth: &itself, Metadata: l.flags.long || l.flags.json, OnFailed: func(_ string, err error) { failed = err }}
 	err = l.client.Walk(l.ctx, directory, options, func(entry client.WalkEntry) error {
 		file := listed{name: entry.Path, path: path.Join(directory, entry.Path), kind: entry.Type, info: entry.FileInfo}
-		if entry.Metadata == nil {
+		if entry.Metadata == nil && options.Metadata {
 			var err error
 			switch file.info, err = l.client.Lstat(l.ctx, file.path); {
 			case errors.Is(err, fs.ErrNotExist):
