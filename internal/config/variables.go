@@ -14,7 +14,8 @@ type UnknownVariable struct {
 	// like it.
 	Nearest string
 
-	slips int // by how many letters it differs from Nearest
+	slips   int // by how many letters it differs from Nearest
+	letters int // of it, behind the prefix
 }
 
 // UnknownVariables lists the variables of environ, which is in the form of os.Environ,
@@ -35,6 +36,7 @@ var otherVariables = []string{
 	"EXECWIRE_SERVER", "EXECWIRE_TOKEN_FILE", "EXECWIRE_TLS_CA", "EXECWIRE_TLS_CERT", "EXECWIRE_TLS_KEY",
 	"EXECWIRE_HUB", "EXECWIRE_EXECUTOR", "EXECWIRE_GUARDIAN_PIPE",
 	"EXECWIRE_BIN", "EXECWIRE_HUB_BIN", "EXECWIRE_TOOLS_DIR", "EXECWIRE_UPDATE_DOCS",
+	"EXECWIRE_REFERENCE", "EXECWIRE_SOAK", "EXECWIRE_RELAY_RUNS", "EXECWIRE_RELAY_SCENARIO", "EXECWIRE_BENCH_TABLE", "EXECWIRE_HOSTILE_TABLE",
 }
 
 // testVariables begins the names of those of tests.
@@ -47,7 +49,9 @@ func unknownVariables(list []Setting, prefix string, environ []string) (unknown 
 		if !strings.HasPrefix(name, prefix) || isSetting || slices.Contains(otherVariables, name) || strings.HasPrefix(name, testVariables) {
 			continue
 		}
-		unknown = append(unknown, nearest(list, name, (len(name)-len(prefix))/3))
+		variable := nearest(list, name, (len(name)-len(prefix))/3)
+		variable.letters = len(name) - len(prefix)
+		unknown = append(unknown, variable)
 	}
 	return unknown
 }
@@ -71,10 +75,14 @@ func nearest(list []Setting, name string, most int) UnknownVariable {
 // setting and still count as that, misspelled.
 const mostSlips = 2
 
+// fewestLetters is how many letters a name has at least for that: a short word is easily
+// like another, and somebody's own, as EXECWIRE_GROUP beside EXECWIRE_USER.
+const fewestLetters = 6
+
 // refuseMisspelled refuses a variable that can only be meant to be another one.
 func refuseMisspelled(unknown []UnknownVariable, fix string) error {
 	for _, v := range unknown {
-		if v.Nearest != "" && v.slips <= mostSlips {
+		if v.Nearest != "" && v.slips <= mostSlips && v.letters >= fewestLetters {
 			return &Error{Source: v.Name, Problem: "names no setting", Fix: "did you mean " + v.Nearest + "? " + fix}
 		}
 	}

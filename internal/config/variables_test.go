@@ -34,9 +34,12 @@ func TestMisspelledVariablesAreRefused(t *testing.T) {
 func TestOtherVariablesAreTakenAsTheyAre(t *testing.T) {
 	environ := []string{
 		"EXECWIRE_MINE=secret", "EXECWIRE_SHUTDOWN_GRACE=1s", "EXECWIRE_LISTEN=off", "EXECWIRE_SERVER=x", "EXECWIRE_HUB=x",
-		"EXECWIRE_HUB_LISTEN_AT=x", "EXECWIRE_TLS_KEY=x", "EXECWIRE_GUARDIAN_PIPE=3", "EXECWIRE_TEST_X=1", "HOME=/", "EXECWIREMENT=1",
+		"EXECWIRE_GROUP=x", "EXECWIRE_HUB_MODE=x", "EXECWIRE_SOAK=1", "EXECWIRE_HUB_LISTEN_AT=x", "EXECWIRE_TLS_KEY=x", "EXECWIRE_GUARDIAN_PIPE=3", "EXECWIRE_TEST_X=1", "HOME=/", "EXECWIREMENT=1",
 	}
 	if _, err := Load("", environ); err != nil {
+		t.Error(err)
+	}
+	if _, err := LoadHub("", environ); err != nil {
 		t.Error(err)
 	}
 	named := func(list []UnknownVariable) (text []string) {
@@ -45,10 +48,10 @@ func TestOtherVariablesAreTakenAsTheyAre(t *testing.T) {
 		}
 		return text
 	}
-	if got, want := named(UnknownVariables(environ)), []string{"EXECWIRE_MINE ", "EXECWIRE_SHUTDOWN_GRACE EXECWIRE_SHUTDOWN_GRACE_PERIOD"}; !slices.Equal(got, want) {
+	if got, want := named(UnknownVariables(environ)), []string{"EXECWIRE_MINE ", "EXECWIRE_SHUTDOWN_GRACE EXECWIRE_SHUTDOWN_GRACE_PERIOD", "EXECWIRE_GROUP EXECWIRE_CGROUP"}; !slices.Equal(got, want) {
 		t.Errorf("the daemon does not know %q, want %q", got, want)
 	}
-	if got, want := named(UnknownHubVariables(environ)), []string{"EXECWIRE_HUB_LISTEN_AT EXECWIRE_HUB_LISTEN"}; !slices.Equal(got, want) {
+	if got, want := named(UnknownHubVariables(environ)), []string{"EXECWIRE_HUB_MODE EXECWIRE_HUB_NODE", "EXECWIRE_HUB_LISTEN_AT EXECWIRE_HUB_LISTEN"}; !slices.Equal(got, want) {
 		t.Errorf("a hub does not know %q, want %q", got, want)
 	}
 }
