@@ -62,9 +62,14 @@ func (l *lifetime) over() error {
 	return context.Cause(l.ctx)
 }
 
-// explain returns what a call fails with whose channel returned err.
+// explain returns what a call fails with whose channel returned err. After a Close
+// that is also what would have succeeded: a server within this program ends with its
+// client, and what it says then is of its end.
 func (l *lifetime) explain(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
+		if over := l.over(); errors.Is(over, ErrClosed) {
+			return over
+		}
 		return err
 	}
 	var gone goneError
@@ -135,8 +140,5 @@ func (s gatedStream) SendMsg(m any) error {
 
 // RecvMsg implements grpc.ClientStream.
 func (s gatedStream) RecvMsg(m any) error {
-	if err := s.ClientStream.RecvMsg(m); err != nil {
-		return s.life.explain(err)
-	}
-	return nil
+	return s.life.explain(s.ClientStream.RecvMsg(m))
 }

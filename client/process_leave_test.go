@@ -18,7 +18,7 @@ var errLeftIt = errors.New("enough")
 func TestAStartThatIsGivenUpWhenTheProcessHasClosedIsNoNilProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
-		_, c := newFake(t, func(stream serverStream) error {
+		f, c := newFake(t, func(stream serverStream) error {
 			if _, err := stream.Recv(); err != nil {
 				return err
 			}
@@ -28,6 +28,7 @@ func TestAStartThatIsGivenUpWhenTheProcessHasClosedIsNoNilProcess(t *testing.T) 
 			}
 			return stream.Send(events(exited(1, 3), closed(2)))
 		})
+		f.onTerminate = func(*execwirev1.TerminateProcessRequest) { synctest.Wait() } // it has closed first
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {
 			synctest.Wait()
