@@ -107,22 +107,29 @@ func TestAProcessIsGivenUpThoughNobodyReadsIt(t *testing.T) {
 	})
 }
 
+// giveUpBehindInput starts a process, gives it an "a" and the end, and begins to give it
+// up. What is returned waits until that was done.
+func (p *puppet) giveUpBehindInput(t *testing.T) (wait func()) {
+	process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
+	if _, err := process.Write([]byte("a")); err != nil {
+		t.Error(err)
+	}
+	if err := process.CloseStdin(); err != nil {
+		t.Error(err)
+	}
+	var giving sync.WaitGroup
+	giving.Go(func() {
+		if err := process.Detach(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	return giving.Wait
+}
+
 func TestInputAndItsEndArePassedOnBeforeAProcessIsGivenUp(t *testing.T) {
 	for range 100 {
 		played(t, func(t *testing.T, p *puppet) {
-			process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
-			if _, err := process.Write([]byte("a")); err != nil {
-				t.Error(err)
-			}
-			if err := process.CloseStdin(); err != nil {
-				t.Error(err)
-			}
-			var giving sync.WaitGroup
-			giving.Go(func() {
-				if err := process.Detach(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
+			givenUp := p.giveUpBehindInput(t)
 			input, ended := "", false
 			for request := range p.told {
 				if stdin := request.GetStdin(); stdin != nil {
@@ -135,7 +142,7 @@ func TestInputAndItsEndArePassedOnBeforeAProcessIsGivenUp(t *testing.T) {
 				}
 			}
 			p.end <- nil
-			giving.Wait()
+			givenUp()
 			if input != "a" || !ended {
 				t.Errorf("got %q, end %v", input, ended)
 			}
@@ -147,19 +154,7 @@ func TestInputAndItsEndArePassedOnBeforeAProcessIsGivenUp(t *testing.T) {
 // given up: that includes the end, which has no bytes to be accepted.
 func TestTheEndOfInputIsAcceptedBeforeAProcessIsGivenUp(t *testing.T) {
 	played(t, func(t *testing.T, p *puppet) {
-		process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
-		if _, err := process.Write([]byte("a")); err != nil {
-			t.Error(err)
-		}
-		if err := process.CloseStdin(); err != nil {
-			t.Error(err)
-		}
-		var giving sync.WaitGroup
-		giving.Go(func() {
-			if err := process.Detach(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
+		givenUp := p.giveUpBehindInput(t)
 		for request := range p.told {
 			if request.GetStdin().GetEndOfFile() {
 				break
@@ -176,7 +171,7 @@ func TestTheEndOfInputIsAcceptedBeforeAProcessIsGivenUp(t *testing.T) {
 			t.Errorf("told %v behind the end", request)
 		}
 		p.end <- nil
-		giving.Wait()
+		givenUp()
 	})
 }
 

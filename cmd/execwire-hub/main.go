@@ -148,9 +148,7 @@ func run(command *cobra.Command, f flags, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, v := range config.UnknownHubVariables(os.Environ()) {
-		logger.Warn("ignored an environment variable that names no setting", "variable", v.Name, "nearest", v.Nearest)
-	}
+	config.WarnOfVariables(logger, config.UnknownHubVariables(os.Environ()))
 	h, err := hub.New(cfg, hub.Options{Logger: logger, OnListen: func(url string) { fmt.Fprintln(out, url) }})
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func runGateway(command *cobra.Command, flags gatewayFlags, std streams) error {
 	if err != nil {
 		return explainWebsocket(command, err)
 	}
-	warnOfVariables(logger, os.Environ())
+	config.WarnOfVariables(logger, config.UnknownVariables(os.Environ()))
 	ctx, _, stop := stopSignals(logger, nil)
 	defer stop()
 	upstream, err := awaitUpstream(ctx, client.Connect, flags.connect)

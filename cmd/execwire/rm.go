@@ -68,6 +68,9 @@ The exit code is 1 when one of the paths could not be removed.` + pathHelp,
 
 // mayRemove refuses what nobody means to remove.
 func mayRemove(argument string) error {
+	if argument == ":" {
+		return fmt.Errorf("%s is not removed, because it is the current directory: write its path", shown(argument))
+	}
 	name := strings.TrimRight(strings.TrimPrefix(argument, ":"), "/")
 	switch last := name[strings.LastIndexByte(name, '/')+1:]; last {
 	case ".", "..":

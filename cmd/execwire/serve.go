@@ -120,16 +120,9 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 	if guardian == nil && cfg.Guardian == "on" {
 		return guard(cfg.Cgroup, flags.untilStdinCloses || has(cfg.Listen, listen.SchemeStdio))
 	}
-	warnOfVariables(logger, os.Environ())
+	config.WarnOfVariables(logger, config.UnknownVariables(os.Environ()))
 	forgetRemoteSecrets(cfg)
 	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, credentials, logger, guardian, flags.untilStdinCloses, std)))
-}
-
-// warnOfVariables says which variables look like settings and are none.
-func warnOfVariables(logger *slog.Logger, environ []string) {
-	for _, v := range config.UnknownVariables(environ) {
-		logger.Warn("ignored an environment variable that names no setting", "variable", v.Name, "nearest", v.Nearest)
-	}
 }
 
 // isEmpty is of a --listen that leaves it to the server.

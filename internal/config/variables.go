@@ -1,6 +1,7 @@
 package config
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,18 @@ func UnknownVariables(environ []string) []UnknownVariable {
 // UnknownHubVariables is [UnknownVariables] for a hub.
 func UnknownHubVariables(environ []string) []UnknownVariable {
 	return unknownVariables(HubSettings(), HubEnvironmentPrefix, environ)
+}
+
+// WarnOfVariables says which variables look like settings and are none. Their values
+// stay unsaid. A logger may be used by others meanwhile.
+func WarnOfVariables(logger *slog.Logger, unknown []UnknownVariable) {
+	for _, v := range unknown {
+		attributes := []any{"variable", v.Name}
+		if v.Nearest != "" {
+			attributes = append(attributes, "nearest", v.Nearest)
+		}
+		logger.Warn("ignored an environment variable that names no setting", attributes...)
+	}
 }
 
 // otherVariables are no settings, and belong to what else there is of execwire: the
