@@ -240,7 +240,7 @@ func (p *Process) finish() {
 	p.state = StateClosed
 	if stays && (p.cgroup == nil || p.cgroup.populated()) {
 		if p.cgroup == nil && p.isAlone() {
-			_ = p.pidfdFile.Close() // one who runs short processes has a look for thousands of them
+			_ = p.pidfdFile.Close() // until the look there would be thousands of them, if they are short
 		}
 		children.leave(p) // without a control group only a look at all processes tells that there is nobody
 	} else {
