@@ -47,14 +47,14 @@ run-hub: bin/execwire-hub ## build the hub and serve on the default listener
 
 # --- test ------------------------------------------------------------------
 
-# Two runs, because the race detector makes everything several times slower:
-# with it the short tests, where the races are; without it all tests, the slow
-# ones too (floods of output, grace periods, whole sessions). A slow test calls
-# testing.Short() first. Nothing is left out of both runs. Tests that mostly wait
-# do so beside each other, more of them than there are processors.
+# Two runs, because the race detector makes everything several times slower: with it
+# the short tests, where the races are; without it those that are skipped or smaller
+# there (floods of output, grace periods, whole sessions). A slow test calls
+# testing.Short() first, by which tools/slowtests finds it. Tests that mostly wait do so
+# beside each other, more of them than there are processors.
 WAITING := 4
 .PHONY: test
-test: deps check test-race test-all ## all that CI checks
+test: deps check test-race test-slow ## all that CI checks
 
 .PHONY: deps
 deps: machine $(TOOLS) ## install what tests need and is missing
@@ -71,6 +71,10 @@ test-short: ## the short tests, without the race detector
 .PHONY: test-race
 test-race: $(TOOLS) ## the short tests, with the race detector
 	CGO_ENABLED=1 go test -timeout 14m -parallel $(WAITING) -race -short ./...
+
+.PHONY: test-slow
+test-slow: $(TOOLS) ## the tests that test-race skips or makes smaller, without the race detector
+	go test -timeout 14m -parallel $(WAITING) $$(go -C tools run ./slowtests $(CURDIR))
 
 .PHONY: test-all
 test-all: $(TOOLS) ## all tests, without the race detector

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -52,11 +53,7 @@ func (w withCommand) Run() int {
 
 // build builds a command of this tree.
 func build(binary, command string) error {
-	arguments := []string{"build", "-o", binary}
-	if raceEnabled {
-		arguments = append(arguments, "-race")
-	}
-	build := exec.Command("go", append(arguments, command)...)
+	build := exec.Command(buildCommand[0], slices.Concat(buildCommand[1:], []string{"-o", binary, command})...)
 	build.Dir = ".."
 	if said, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to build %s: %w\n%s", command, err, said)

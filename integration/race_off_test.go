@@ -3,3 +3,5 @@
 package integration
 
 const raceEnabled = false
+
+var buildCommand = []string{"go", "build"}

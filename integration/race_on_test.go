@@ -2,5 +2,8 @@
 
 package integration
 
-// raceEnabled makes the command a race-checked one like the tests.
+// raceEnabled is whether the race detector makes everything slower and larger.
 const raceEnabled = true
+
+// buildCommand builds a command that is checked for races like the tests.
+var buildCommand = []string{"go", "build", "-race"}
