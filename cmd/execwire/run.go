@@ -60,9 +60,9 @@ secrets (*KEY*, *SECRET*, *TOKEN*). With -t TERM is passed on. --env-file and th
 
 Sandbox: with --sandbox the kernel keeps the process, and all that it starts,
 from whatever it is not allowed, or it is not started. read-only lets it read
-everything and write nothing; workspace-write lets it write to its directory, to
-each --writable, to TMPDIR and to /tmp, but not to .git, .agents and .codex in
-them. Both keep it from the network, unless --network is there. A file has a
+everything and write nothing; workspace-write lets it write to its directory and
+each --writable, but not to .git, .agents and .codex in them, and to TMPDIR and
+/tmp. Both keep it from the network, unless --network is there. A file has a
 SandboxPolicy of the contract, as JSON of protobuf. A server may require a
 sandbox of everything, which a request can only narrow. See: execwire doctor.
 

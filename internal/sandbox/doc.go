@@ -55,5 +55,6 @@
 // exchange the entry which another's policy names, or a directory above it, just when the other starts can have what it
 // puts there denied, or what was there left as writable as what is around it; when it does so later, what was there stays
 // denied, and what it puts there is not. It may if its own policy does not name the place, or if the place, a file called
-// .git in a writable place that is no workspace root for one, came into being after its start.
+// .git in a writable place that is no workspace root for one, came into being after its start. In a place that every
+// user can write to nothing is protected unless it is a workspace root.
 package sandbox

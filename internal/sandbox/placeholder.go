@@ -33,9 +33,10 @@ type placeholder struct {
 // cannot write anyway nobody sets the sticky bit.
 const placeholderMode = unix.S_ISVTX | 0o755
 
-// looksKept tells whether something may be a placeholder.
+// looksKept tells whether something may be a placeholder. That of another user is none: the user could keep it locked.
 func looksKept(stat *unix.Stat_t) bool {
-	return stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Mode&(unix.S_ISVTX|0o022) == unix.S_ISVTX
+	ours := stat.Uid == 0 || stat.Uid == uint32(unix.Geteuid())
+	return ours && stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Mode&(unix.S_ISVTX|0o022) == unix.S_ISVTX
 }
 
 // isPlaceholder tells whether what looks like one at a path without links is a placeholder, of whatever server.
@@ -87,6 +88,8 @@ func (h *placeholders) hold(path string, l *launch) (bool, error) {
 			h.all[path].uses++
 			l.held = append(l.held, path)
 			return true, nil
+		case try == placeholderTries && errors.Is(err, unix.EWOULDBLOCK):
+			return true, nil // no server removes it for so long: whoever has it locked must not keep programs from starting
 		case try == placeholderTries:
 			return false, err
 		}

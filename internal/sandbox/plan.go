@@ -22,6 +22,7 @@ type rule struct {
 	spot
 	access    Access // what is granted
 	workspace bool   // it is a workspace root
+	temporary bool   // it is /tmp or TMPDIR, which programs share
 }
 
 // Network says whether the network is reached.
@@ -124,7 +125,7 @@ func (p *Plan) set(r rule) {
 // merge makes a rule beside the one that there may be: none wins over write, and write over read.
 func (p *Plan) merge(r rule) {
 	if old, ok := p.rules[r.path]; ok {
-		r.workspace = r.workspace || old.workspace
+		r.workspace, r.temporary = r.workspace || old.workspace, r.temporary || old.temporary
 		if old.access == AccessNone || old.access == AccessWrite && r.access != AccessNone {
 			r.access = old.access
 		}

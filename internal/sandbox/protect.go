@@ -14,36 +14,63 @@ import (
 var protectedNames = []string{".git", ".agents", ".codex"}
 
 // protect adds rules that make the protected names below writable places read-only. Rules that entries made for them
-// stay.
+// stay. A shared place has none: any user of the machine, and any confined program, can make or replace an entry
+// there, so that what is found there must not change, delay or fail a start.
 func (p *Plan) protect(s *survey) error {
 	for _, r := range p.sorted() {
-		if r.access != AccessWrite || r.path == "/" || r.isMissing() {
+		if r.access != AccessWrite || r.path == "/" || r.isMissing() || r.temporary && !r.workspace {
 			continue
 		}
-		for _, name := range protectedNames {
-			if err := p.protectName(s, r, name); err != nil {
-				return err
-			}
+		err := s.in(r.path, func(dir int) error { return p.protectIn(s, r, dir) })
+		if err != nil && KindOf(err) == 0 {
+			err = unseen(r.path, "cannot be opened, to protect what is in it", err)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (p *Plan) protectName(s *survey, root rule, name string) error {
+// protectIn protects the names in one writable place, which is open.
+func (p *Plan) protectIn(s *survey, root rule, dir int) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(dir, &stat); err != nil {
+		return err
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR || !root.workspace && isShared(&stat) {
+		return nil
+	}
+	for _, name := range protectedNames {
+		if err := p.protectName(s, root, opened{fd: dir, owner: stat.Uid}, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isShared reports whether every user can make entries in a directory.
+func isShared(dir *unix.Stat_t) bool { return dir.Mode&0o002 != 0 }
+
+// opened is an open directory.
+type opened struct {
+	fd    int
+	owner uint32
+}
+
+func (p *Plan) protectName(s *survey, root rule, dir opened, name string) error {
 	path := filepath.Join(root.path, name)
 	if _, named := p.rules[path]; named {
 		return nil
 	}
 	var stat unix.Stat_t
-	err := s.in(root.path, func(fd int) error { return unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) })
+	err := unix.Fstatat(dir.fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		if root.workspace {
 			p.set(rule{spot: spot{path: path, missing: true}, access: AccessRead})
 		}
 		return nil
-	case errors.Is(err, unix.ENOTDIR):
-		return nil // the writable place is a file
 	case err != nil:
 		return unseen(path, "cannot find out what it is, to protect it", err)
 	}
@@ -52,7 +79,7 @@ func (p *Plan) protectName(s *survey, root rule, name string) error {
 		return unsafeProtected(path)
 	case unix.S_IFREG:
 		if name == ".git" {
-			if err := p.protectGitDirectory(s, path); err != nil {
+			if err := p.protectGitDirectory(s, dir, path); err != nil {
 				return err
 			}
 		}
@@ -66,9 +93,9 @@ func unsafeProtected(path string) error {
 		Err: errors.New("is to be protected but is a symbolic link in a writable place; replace it by what it points to, or name it in an entry")}
 }
 
-// protectGitDirectory protects what a gitdir file points to.
-func (p *Plan) protectGitDirectory(s *survey, file string) error {
-	target, err := readGitFile(file)
+// protectGitDirectory protects what a gitdir file in an open directory points to.
+func (p *Plan) protectGitDirectory(s *survey, dir opened, file string) error {
+	target, err := readGitFile(dir, filepath.Base(file))
 	if err != nil {
 		return failed(Failed, file, "cannot be read, to protect where it points to", err)
 	}
@@ -97,14 +124,24 @@ func (p *Plan) protectGitDirectory(s *survey, file string) error {
 // maxGitFile is more than any path and the word before it.
 const maxGitFile = unix.PathMax + 64
 
-// readGitFile returns where a gitdir file points to, or "" if the file is none.
-func readGitFile(path string) (string, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+// readGitFile returns where the gitdir file of that name in an open directory points to, or "" if it is none: if it is
+// no regular file, longer than a path, or of another user than root, this one and the owner of the directory. It does
+// not block: what was opened is judged before it is read.
+func readGitFile(dir opened, name string) (string, error) {
+	fd, err := unix.Openat(dir.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", err
 	}
-	file := os.NewFile(uintptr(fd), path)
+	file := os.NewFile(uintptr(fd), name)
 	defer file.Close()
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return "", err
+	}
+	trusted := stat.Uid == 0 || stat.Uid == dir.owner || stat.Uid == uint32(unix.Geteuid())
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Size > maxGitFile || !trusted {
+		return "", nil
+	}
 	text, err := io.ReadAll(io.LimitReader(file, maxGitFile))
 	if err != nil {
 		return "", err

@@ -14,7 +14,7 @@ import (
 
 // Resolve looks at the machine and makes a plan: it finds out what special places stand for, follows symbolic links,
 // expands globs, and protects .git (also where a gitdir file points to), .agents and .codex in writable places, unless
-// an entry names them. It waits for the file system only, and does not write. The plan says what was there now;
+// an entry names them or other users can write there too, as to /tmp, and it is no workspace root. It waits for the file system only, and does not write. The plan says what was there now;
 // enforcing it opens every place again without following a link, and fails if it is not what it was.
 //
 // It fails with InvalidPolicy, with UnsafeLink when a place in the policy is reached through a symbolic link that the
@@ -44,7 +44,7 @@ func (p *Policy) Resolve(ctx context.Context, around Surroundings) (*Plan, error
 			continue
 		}
 		found = append(found, g)
-		plan.merge(rule{spot: g.found.spot, access: w.access, workspace: w.workspace})
+		plan.merge(rule{spot: g.found.spot, access: w.access, workspace: w.workspace, temporary: w.temporary})
 	}
 	if err := plan.protect(&s); err != nil {
 		return nil, err
@@ -140,6 +140,7 @@ type place struct {
 	access      Access
 	skipMissing bool
 	workspace   bool // it is a workspace root
+	temporary   bool // it is /tmp or TMPDIR
 	trusted     bool // links on the way are not checked: see checkLinks
 }
 
@@ -192,6 +193,7 @@ func (p *Policy) special(entry Entry, base place, around Surroundings) ([]place,
 		base.skipMissing, base.trusted = true, true
 		return at(base, minimal), nil
 	case SpecialSlashTmp:
+		base.temporary = true
 		return at(base, []string{"/tmp"}), nil
 	case SpecialTmpdir:
 		if around.TmpDir == "" {
@@ -200,6 +202,7 @@ func (p *Policy) special(entry Entry, base place, around Surroundings) ([]place,
 		if err := checkPath("TMPDIR of the environment", around.TmpDir); err != nil {
 			return nil, err
 		}
+		base.temporary = true
 		return at(base, []string{around.TmpDir}), nil
 	}
 	base.workspace = entry.SubPath == "" || filepath.Clean(entry.SubPath) == "."
