@@ -44,7 +44,7 @@ var rooms = map[string]room{
 	"internal/observe":      {says: "logs, metrics, traces, audit"},
 	"internal/tracecontext": {says: "reads where a caller is in its trace"},
 	"internal/wsconn":       {says: "the only importer of the websocket library"},
-	"internal/listen":       {says: "opens listeners and tells who the peer is", imports: []string{"internal/auth", "internal/secretfile"}},
+	"internal/listen":       {says: "opens listeners and tells who the peer is", imports: []string{"internal/auth", "internal/backoff", "internal/secretfile"}},
 	"server": {says: "gRPC services over the domain; holds no process state",
 		imports: slices.Concat(domain, []string{genExecwire, "internal/auth", "internal/tracecontext", "server/filehelper"})},
 	"server/filehelper": {says: "keeps helper processes that make confined calls about files", imports: []string{"internal/sandbox"}},

@@ -2,12 +2,9 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/execwire/execwire/client"
@@ -74,7 +71,7 @@ func (f *Forward) Serve(ctx context.Context) error {
 	for _, l := range doors.inOrder {
 		serving.Go(func() {
 			for {
-				conn, err := f.accept(running, l)
+				conn, err := l.Accept()
 				if err != nil {
 					failed <- fmt.Errorf("failed to serve %s: %w", l.URL(), err)
 					return
@@ -94,47 +91,10 @@ func (f *Forward) Serve(ctx context.Context) error {
 	return err
 }
 
-// acceptPause is how long nobody is accepted when the system has had no place for a
-// connection.
-const acceptPause = 100 * time.Millisecond
-
-// accept waits for the next client. It goes on while the system has no place for one.
-func (f *Forward) accept(ctx context.Context, l net.Listener) (net.Conn, error) {
-	for full := false; ; full = true {
-		conn, err := l.Accept()
-		if !isFull(err) {
-			return conn, err
-		}
-		if !full {
-			f.opts.Logger.Warn("the system has no place for further clients: raise its limit of open files, or lower connections_per_listener", "error", err)
-		}
-		pause := time.NewTimer(acceptPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, err
-		}
-	}
-}
-
-// isFull reports whether a connection was not made for want of something that others
-// give back.
-func isFull(err error) bool {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
-}
-
 // open opens all listeners or none.
 func (f *Forward) open(ctx context.Context) (*doors, error) {
-	locks := listen.Locks{
-		Connections: int(f.cfg.Connections),
-		Full:        opener{cfg: f.cfg, logger: f.opts.Logger}.tellFull(),
-	}
+	logs := opener{cfg: f.cfg, logger: f.opts.Logger}
+	locks := listen.Locks{Connections: int(f.cfg.Connections), Full: logs.tellFull(), AcceptFailed: logs.logAcceptFailed}
 	opened := &doors{}
 	for _, raw := range f.cfg.Listen {
 		url, err := listen.Parse(raw)

@@ -65,6 +65,7 @@ func (o opener) open(ctx context.Context) (*doors, error) {
 		Unadmitted:             unadmittedHeaders * int(o.cfg.HeaderList),
 		Connections:            int(o.cfg.Connections),
 		Full:                   o.tellFull(),
+		AcceptFailed:           o.logAcceptFailed,
 		HandshakeFailed:        o.doorkeeper.handshakeFailed,
 	}
 	for _, raw := range o.cfg.Listen {
@@ -153,6 +154,12 @@ func (o opener) tellFull() func(listen.URL) {
 		o.logger.Warn("a listener has as many connections as it may have, and closed one; more of them are not logged for a while",
 			"listener", u.String(), "connections_per_listener", int(o.cfg.Connections))
 	}
+}
+
+// logAcceptFailed logs that a connection could not be accepted.
+func (o opener) logAcceptFailed(u listen.URL, err error) {
+	o.logger.Warn("a connection could not be accepted; accepting is retried, and further failures are not logged for a while",
+		"listener", u.String(), "error", err)
 }
 
 // loadTLS reads what doors with TLS are locked with.

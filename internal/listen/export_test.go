@@ -8,3 +8,6 @@ func Counted(conn net.Conn) net.Conn {
 	c, _ := l.place(conn, false)
 	return c
 }
+
+// RetryAccepts is what every listener of this package accepts through.
+var RetryAccepts = retryAccepts

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// Listener is an open door. Its methods may be called concurrently.
+// Listener is an open door. Its methods may be called concurrently. Accept retries
+// whatever fails, so that its only error is [net.ErrClosed], after Close.
 type Listener interface {
 	net.Listener
 	// URL names the door as a client reaches it, with the port the kernel
@@ -38,10 +39,23 @@ type Locks struct {
 	// Full is told the door of each connection that was closed for that. It is
 	// called concurrently and must not block; nil is not told.
 	Full func(URL)
+	// AcceptFailed gets the error of an accept that failed, for a want of descriptors
+	// or memory perhaps, with what to do about it: at most once a minute for each
+	// listener. The accept is retried. It is called concurrently and must not block;
+	// nil is not called.
+	AcceptFailed func(URL, error)
 	// HandshakeFailed is told of clients that did not get through the handshake
 	// of a wss door, but for those that were lost during it or left. It is called
 	// concurrently and must not block; nil is not told.
 	HandshakeFailed func(remote net.Addr, err error)
+}
+
+// acceptFailed is AcceptFailed of the listener u.
+func (l Locks) acceptFailed(u URL) func(error) {
+	if l.AcceptFailed == nil {
+		return nil
+	}
+	return func(err error) { l.AcceptFailed(u, err) }
 }
 
 // Listen opens the door that u names. It may wait for another server that is
@@ -92,7 +106,7 @@ func listenGRPC(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	if !u.Addr.Addr().IsLoopback() { // a URL that Parse did not make
 		return nil, notLoopback(u.String(), u.Addr.Addr().String(), u.Addr.Port())
 	}
-	lis, bound, err := listenTCP(ctx, u)
+	lis, bound, err := listenTCP(ctx, u, locks)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +122,7 @@ func listenGRPCS(ctx context.Context, u URL, locks Locks) (Listener, error) {
 			Problem: fmt.Sprintf("host %s is not a loopback address, and whoever reaches it could run commands here", u.Addr.Addr()),
 			Fix:     "say who is let in with principals_file, or listen on grpcs://127.0.0.1:" + strconv.Itoa(int(u.Addr.Port()))}
 	}
-	lis, bound, err := listenTCP(ctx, u)
+	lis, bound, err := listenTCP(ctx, u, locks)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +135,7 @@ func noCertificate(u URL) *Error {
 }
 
 // listenTCP returns a listener and u with the port that it has.
-func listenTCP(ctx context.Context, u URL) (net.Listener, URL, error) {
+func listenTCP(ctx context.Context, u URL, locks Locks) (net.Listener, URL, error) {
 	network := "tcp" // [::] is every address there is
 	if u.Addr.Addr().Is4() {
 		network = "tcp4" // and 0.0.0.0 every one of its kind
@@ -143,5 +157,5 @@ func listenTCP(ctx context.Context, u URL) (net.Listener, URL, error) {
 		return nil, URL{}, &Error{Kind: KindSystem, URL: u.String(), Problem: "the bound address cannot be read", Err: err}
 	}
 	u.Addr = bound
-	return lis, u, nil
+	return retryAccepts(lis, locks.acceptFailed(u)), u, nil
 }

@@ -21,6 +21,7 @@ type unixListener struct {
 	url     URL
 	made    inode
 	close   func() error
+	retried net.Listener // the same, with accepts that are retried
 	limiter *limiter
 }
 
@@ -31,7 +32,7 @@ func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.url.Path, 
 
 // Accept waits for the next connection that has a place.
 func (l *unixListener) Accept() (net.Conn, error) {
-	conn, err := l.limiter.accept(l.UnixListener.Accept, false)
+	conn, err := l.limiter.accept(l.retried.Accept, false)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (l *unixListener) shut() error {
 	if now, err := inodeOf(l.url.Path); err == nil && now == l.made {
 		removal = os.Remove(l.url.Path)
 	}
-	return errors.Join(removal, l.UnixListener.Close())
+	return errors.Join(removal, l.retried.Close())
 }
 
 // inode identifies a file while something holds it: it is not given to another
@@ -103,6 +104,7 @@ func listenUnix(ctx context.Context, u URL, locks Locks) (Listener, error) {
 		}
 		return nil, systemError(u, "the socket cannot be moved into its place", err)
 	}
+	l.retried = retryAccepts(l.UnixListener, locks.acceptFailed(u))
 	l.limiter = newLimiter(u, locks)
 	return l, nil
 }

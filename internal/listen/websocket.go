@@ -33,7 +33,7 @@ func listenWebsocket(ctx context.Context, u URL, locks Locks) (Listener, error) 
 			Fix: "say who is let in with ws_auth (--ws-auth) or principals_file, or listen on " + string(u.Scheme) +
 				"://127.0.0.1:" + strconv.Itoa(int(u.Addr.Port()))}
 	}
-	lis, bound, err := listenTCP(ctx, u)
+	lis, bound, err := listenTCP(ctx, u, locks)
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,10 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 		Full: func(listen.URL) {
 			h.logger.Warn("a listener has as many connections as it may have, and closed one", "connections_per_listener", int(h.cfg.Connections))
 		},
+		AcceptFailed: func(u listen.URL, err error) {
+			h.logger.Warn("a connection could not be accepted; accepting is retried, and further failures are not logged for a while",
+				"listener", "http"+strings.TrimPrefix(u.String(), "ws"), "error", err)
+		},
 		HandshakeFailed: h.keeper.handshakeFailed,
 	}
 	for _, raw := range h.cfg.Listen {
