@@ -146,11 +146,15 @@ func TestAServerThatCannotRequireItsSandboxDoesNotStart(t *testing.T) {
 		"anybody's file": {file(0o666, confines), []string{"can be written by others", "chmod go-w"}},
 		"no JSON":        {file(0o600, "managed"), []string{"is no SandboxPolicy"}},
 		"a typing error": {file(0o600, strings.Replace(confines, "restricted", "restrcted", 1)), []string{"is no SandboxPolicy", "restrcted"}},
-		"no policy":      {file(0o600, `{}`), []string{"say managed, disabled or external"}},
-		"disabled":       {file(0o600, `{"disabled":{}}`), []string{"confines nothing"}},
-		"external":       {file(0o600, `{"external":{}}`), []string{"confines nothing"}},
-		"everything":     {file(0o600, `{"managed":{"fileSystem":{"unrestricted":{}},"network":"NETWORK_ACCESS_ENABLED"}}`), []string{"confines nothing"}},
-		"a bad entry":    {file(0o600, `{"managed":{"fileSystem":{"restricted":{"entries":[{"path":"x","access":"SANDBOX_ACCESS_READ"}]}}}}`), []string{"entries[0].path", "not absolute"}},
+		"other capitals": {file(0o600, strings.Replace(confines, "fileSystem", "FileSystem", 1)), []string{"is no SandboxPolicy", "FileSystem"}},
+		"a key twice":    {file(0o600, strings.Replace(confines, `{"managed":{`, `{"managed":{"network":"NETWORK_ACCESS_RESTRICTED","network":"NETWORK_ACCESS_ENABLED",`, 1)), []string{"is no SandboxPolicy", "network"}},
+		"a key and its other name": {file(0o600, strings.Replace(confines, `{"managed":{`, `{"managed":{"workspaceRoots":[],"workspace_roots":["/"],`, 1)),
+			[]string{"is no SandboxPolicy", "workspace_roots"}},
+		"no policy":   {file(0o600, `{}`), []string{"say managed, disabled or external"}},
+		"disabled":    {file(0o600, `{"disabled":{}}`), []string{"confines nothing"}},
+		"external":    {file(0o600, `{"external":{}}`), []string{"confines nothing"}},
+		"everything":  {file(0o600, `{"managed":{"fileSystem":{"unrestricted":{}},"network":"NETWORK_ACCESS_ENABLED"}}`), []string{"confines nothing"}},
+		"a bad entry": {file(0o600, `{"managed":{"fileSystem":{"restricted":{"entries":[{"path":"x","access":"SANDBOX_ACCESS_READ"}]}}}}`), []string{"entries[0].path", "not absolute"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config.Default()

@@ -141,8 +141,8 @@ func (r *tableReader) read() error {
 	if err != nil {
 		return &TableError{File: r.file, Problem: "it is not TOML of a table of principals", Err: err}
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return &TableError{File: r.file, Problem: fmt.Sprintf("%s is not a key of it", unknown[0]), Fix: "docs/security.md lists them"}
+	if err := r.checkKeys(meta.Keys()); err != nil {
+		return err
 	}
 	if err := r.readJWT(doc.JWT); err != nil {
 		return err

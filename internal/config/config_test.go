@@ -69,6 +69,8 @@ func TestLoadRefuses(t *testing.T) {
 		name, file, env, want string
 	}{
 		{"unknown setting", "no_such = 1", "", "no_such is not a setting"},
+		{"setting in capitals", "Require_Sandbox = \"off\"", "", "Require_Sandbox is not a setting: write require_sandbox"},
+		{"setting twice", "require_sandbox = \"read-only\"\nREQUIRE_SANDBOX = \"off\"", "", "REQUIRE_SANDBOX is not a setting: write require_sandbox"},
 		{"not TOML", "= 1", "", "is not TOML"},
 		{"bad size", `window_bytes = "many"`, "", "is not a size"},
 		{"negative size", "window_bytes = -1", "", "is not a size"},

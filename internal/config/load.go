@@ -86,6 +86,9 @@ func loadFile(list []Setting, path, fix string) error {
 	for name, value := range values {
 		i := slices.IndexFunc(list, func(s Setting) bool { return s.Name == name })
 		if i < 0 {
+			if near := slices.IndexFunc(list, func(s Setting) bool { return strings.EqualFold(s.Name, name) }); near >= 0 {
+				fix = "write " + list[near].Name
+			}
 			return &Error{Source: path, Setting: name, Problem: "is not a setting", Fix: fix}
 		}
 		if err := setFromTOML(list[i], value); err != nil {
