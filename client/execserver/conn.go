@@ -148,9 +148,9 @@ func (c *Conn) attemptFailed(err error) {
 	c.changed = make(chan struct{})
 }
 
-// current returns the link to make a call over. While a lost one is made again it
-// waits for the outcome of the attempt; after a failed one it does not wait for
-// the next.
+// current returns the link to make a call over. From the moment a link is lost until
+// the first attempt to replace it has ended it blocks; after a failed attempt it does
+// not wait for the next.
 func (c *Conn) current(ctx context.Context) (*link, error) {
 	for {
 		c.mu.Lock()
@@ -159,9 +159,9 @@ func (c *Conn) current(ctx context.Context) (*link, error) {
 		switch {
 		case c.ctx.Err() != nil:
 			return nil, c.goneStatus()
-		case l != nil:
+		case l != nil && l.over.Err() == nil:
 			return l, nil
-		case failed != nil:
+		case l == nil && failed != nil:
 			return nil, lostStatus(failed)
 		}
 		select {

@@ -1,6 +1,7 @@
 package execserver
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -70,5 +71,40 @@ func TestAMissingDirectoryIsToldFromAMissingProgram(t *testing.T) {
 		if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY {
 			t.Errorf("a missing directory: %v", err)
 		}
+	}
+}
+
+// TestCallsWaitWhileALostLinkIsReplaced stops between the loss of a link and the
+// moment at which keep notices it: the link is of no use then, and no attempt to
+// replace it has failed.
+func TestCallsWaitWhileALostLinkIsReplaced(t *testing.T) {
+	newLink := func() *link {
+		l := &link{}
+		l.over, l.end = context.WithCancelCause(t.Context())
+		return l
+	}
+	c := &Conn{changed: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(t.Context())
+	defer c.cancel(nil)
+	first, second := newLink(), newLink()
+	defer second.end(nil)
+	c.use(first)
+	if l, err := c.current(t.Context()); l != first || err != nil {
+		t.Fatalf("current() is %p, %v, want the link %p", l, err, first)
+	}
+	first.end(errors.New("cut"))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if l, err := c.current(over); l != nil || status.Code(err) != codes.Canceled {
+		t.Errorf("current() is %p, %v, want to wait for the next link", l, err)
+	}
+	c.use(nil)
+	c.attemptFailed(errors.New("refused"))
+	if l, err := c.current(t.Context()); l != nil || status.Code(err) != codes.Unavailable {
+		t.Errorf("after a failed attempt current() is %p, %v, want Unavailable", l, err)
+	}
+	c.use(second)
+	if l, err := c.current(t.Context()); l != second || err != nil {
+		t.Errorf("current() is %p, %v, want the link %p", l, err, second)
 	}
 }
