@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/backoff"
 )
 
 // owner owns a process as package client does, and checks that it is told everything
@@ -28,27 +30,34 @@ type owner struct {
 	exit   *execwirev1.ExitRecord
 	closed bool
 	tries  int
+	pause  backoff.Backoff
 }
 
-// run follows the process to its end, over as many streams as it takes.
+// run follows the process to its end, over as many streams as it takes. It pauses
+// after each, as package client does: calls fail at once from a failed attempt to
+// reconnect until the next.
 func (o *owner) run() error {
+	ctx, cancel := context.WithTimeout(o.t.Context(), patience)
+	defer cancel()
+	o.pause.First = time.Millisecond
 	for !o.closed {
-		if o.tries++; o.tries > 10_000 {
-			return fmt.Errorf("seq %d is not passed", o.last)
-		}
-		if err := o.follow(); err != nil && status.Code(err) != codes.Unavailable {
+		o.tries++
+		err := o.follow(ctx)
+		switch {
+		case o.closed:
+		case o.conn.Err() != nil:
+			return o.conn.Err()
+		case ctx.Err() != nil:
+			return fmt.Errorf("seq %d is not passed in %v with %d streams: %w", o.last, patience, o.tries, err)
+		case err != nil && status.Code(err) != codes.Unavailable:
 			return err
 		}
-		if o.conn.Err() != nil {
-			return o.conn.Err()
-		}
+		o.pause.Wait(ctx, 0)
 	}
 	return nil
 }
 
-func (o *owner) follow() error {
-	ctx, cancel := context.WithTimeout(o.t.Context(), patience)
-	defer cancel()
+func (o *owner) follow(ctx context.Context) error {
 	stream, err := execwirev1.NewProcessServiceClient(o.conn).RunProcess(ctx)
 	if err != nil {
 		return err
@@ -69,6 +78,7 @@ func (o *owner) follow() error {
 		}
 		switch m := m.GetMessage().(type) {
 		case *execwirev1.RunProcessResponse_Started:
+			o.pause.Reset()
 			window = m.Started.GetStdinWindowBytes()
 			o.feed(stream, m.Started.GetStdinOffset(), window)
 		case *execwirev1.RunProcessResponse_StdinAccepted:
