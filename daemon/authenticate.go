@@ -31,12 +31,16 @@ const (
 type doorkeeper struct {
 	authenticator *auth.Authenticator
 	attempts      *auth.Attempts // nil if there is nothing to guess
+	users         auth.LoopbackUsers
 	logger        *slog.Logger
 }
 
 func newDoorkeeper(cfg config.Config, logger *slog.Logger) (*doorkeeper, error) {
 	k := &doorkeeper{logger: logger}
 	var err error
+	if k.users, err = loopbackUsers(cfg); err != nil {
+		return nil, err
+	}
 	k.authenticator, err = auth.NewAuthenticator(cfg.Principals, websocketOptions(cfg), func(err error) {
 		logger.Error("the table of principals or a secret cannot be read again; the old one stays in force", "error", err)
 	})
@@ -144,13 +148,13 @@ func (k *doorkeeper) door(v visitor) (auth.Credentials, error) {
 	case listen.PeerAuthInfo:
 		return auth.Credentials{Peer: &info.Peer}, nil
 	case listen.LoopbackAuthInfo:
-		return auth.Credentials{Loopback: loopback}, nil
+		return auth.Credentials{Loopback: loopback, LoopbackRefused: info.Refused}, nil
 	case listen.RemoteAuthInfo:
 		return auth.Credentials{}, nil
 	case listen.TLSAuthInfo:
 		// Without a table and without tokens such a door is on loopback, and has
 		// no more to it.
-		c := auth.Credentials{Loopback: loopback && !k.authenticator.HasTable()}
+		c := auth.Credentials{Loopback: loopback && !k.authenticator.HasTable(), LoopbackRefused: info.Refused}
 		if len(info.State.VerifiedChains) > 0 {
 			c.Certificates = info.State.PeerCertificates
 		}

@@ -162,6 +162,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		OnContent:    opts.OnChange,
 
 		RequiredSandbox: required,
+		LoopbackAnyUser: doorkeeper.users.AcceptsAny(),
 	})
 	channel = inproc.New(
 		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
 )
@@ -27,13 +28,14 @@ type ForwardOptions struct {
 type Forward struct {
 	cfg    config.Config
 	opts   ForwardOptions
+	users  auth.LoopbackUsers
 	server *client.Transport
 	linger time.Duration // forwardLinger
 }
 
 // NewForward makes a forward to the server of the transport. The listeners of the
 // configuration have to be unix sockets, which nobody else can use, or on loopback,
-// where every program of this host can use the server as the owner of the forward;
+// where the processes of loopback_users use the server as the owner of the forward;
 // others are a [*config.Error]. Of the other settings connections_per_listener
 // counts. A forward that does not serve has nothing to be closed.
 func NewForward(cfg config.Config, server *client.Transport, opts ForwardOptions) (*Forward, error) {
@@ -52,7 +54,11 @@ func NewForward(cfg config.Config, server *client.Transport, opts ForwardOptions
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Forward{cfg: cfg, opts: opts, server: server, linger: forwardLinger}, nil
+	users, err := loopbackUsers(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Forward{cfg: cfg, opts: opts, users: users, server: server, linger: forwardLinger}, nil
 }
 
 // Serve opens the listeners, connects to the server for each client that comes, and
@@ -67,6 +73,8 @@ func (f *Forward) Serve(ctx context.Context) error {
 	}
 	running, end := context.WithCancelCause(ctx)
 	var serving sync.WaitGroup
+	refuser := newRefuser()
+	serving.Go(refuser.serve)
 	failed := make(chan error, len(doors.inOrder))
 	for _, l := range doors.inOrder {
 		serving.Go(func() {
@@ -75,6 +83,11 @@ func (f *Forward) Serve(ctx context.Context) error {
 				if err != nil {
 					failed <- fmt.Errorf("failed to serve %s: %w", l.URL(), err)
 					return
+				}
+				if refusal := refusedPeer(conn); refusal != nil {
+					f.opts.Logger.Warn("a client was refused", "listener", l.URL().String(), "error", refusal.Error())
+					refuser.refuse(conn)
+					continue
 				}
 				serving.Go(func() { f.pass(running, conn) })
 			}
@@ -87,6 +100,7 @@ func (f *Forward) Serve(ctx context.Context) error {
 	}
 	end(errStopping)
 	doors.close()
+	refuser.stop()
 	serving.Wait()
 	return err
 }
@@ -94,7 +108,13 @@ func (f *Forward) Serve(ctx context.Context) error {
 // open opens all listeners or none.
 func (f *Forward) open(ctx context.Context) (*doors, error) {
 	logs := opener{cfg: f.cfg, logger: f.opts.Logger}
-	locks := listen.Locks{Connections: int(f.cfg.Connections), Full: logs.tellFull(), AcceptFailed: logs.logAcceptFailed}
+	locks := listen.Locks{
+		LoopbackUsers: f.users,
+		Unadmitted:    unadmittedHeaders * int(f.cfg.HeaderList),
+		Connections:   int(f.cfg.Connections),
+		Full:          logs.tellFull(),
+		AcceptFailed:  logs.logAcceptFailed,
+	}
 	opened := &doors{}
 	for _, raw := range f.cfg.Listen {
 		url, err := listen.Parse(raw)
@@ -109,5 +129,6 @@ func (f *Forward) open(ctx context.Context) (*doors, error) {
 			return nil, err
 		}
 	}
+	warnOfAnyUser(f.opts.Logger, f.users, opened.inOrder)
 	return opened, nil
 }

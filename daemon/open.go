@@ -62,6 +62,7 @@ func (o opener) open(ctx context.Context) (*doors, error) {
 	locks := listen.Locks{
 		Authenticated:          o.doorkeeper.authenticator.HasTable(),
 		WebsocketAuthenticated: o.doorkeeper.authenticator.HasTable() || o.doorkeeper.authenticator.HasWebsocketTokens(),
+		LoopbackUsers:          o.doorkeeper.users,
 		Unadmitted:             unadmittedHeaders * int(o.cfg.HeaderList),
 		Connections:            int(o.cfg.Connections),
 		Full:                   o.tellFull(),
@@ -74,6 +75,7 @@ func (o opener) open(ctx context.Context) (*doors, error) {
 			return nil, err
 		}
 	}
+	warnOfAnyUser(o.logger, o.doorkeeper.users, opened.inOrder)
 	return opened, nil
 }
 

@@ -26,6 +26,7 @@ var codesOf = map[execwirev1.ErrorReason]int{
 	execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:          jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:         jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED:     jsonrpc.CodeInvalidRequest,
+	execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED:             jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:        jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED:         jsonrpc.CodeSessionAttached,
 	execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER:       jsonrpc.CodeInvalidRequest,

@@ -41,6 +41,8 @@ func RefusalOf(err error, signed bool) *Refusal {
 	switch refused.Kind {
 	case auth.KindOnBehalfOfRefused: // which the reference does not have
 		return &Refusal{Status: http.StatusForbidden, Text: "the caller may not act on behalf of whom it named"}
+	case auth.KindPeerRefused: // nor this
+		return &Refusal{Status: http.StatusForbidden, Text: refused.ForCaller}
 	case auth.KindTooManyAttempts:
 		return &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed attempts", RetryAfter: max(refused.RetryAfter, time.Second)}
 	}

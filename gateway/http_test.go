@@ -222,12 +222,18 @@ func TestRefusalOfEveryKind(t *testing.T) {
 	}
 	for _, kind := range auth.Kinds() {
 		for signed, invalid := range map[bool]string{false: "invalid websocket bearer token", true: "invalid websocket jwt"} {
-			refusal := gateway.RefusalOf(fmt.Errorf("at the door: %w", &auth.Error{Kind: kind, Err: errors.New("secret details")}), signed)
+			refusal := gateway.RefusalOf(fmt.Errorf("at the door: %w", &auth.Error{Kind: kind, Err: errors.New("secret details"), ForCaller: "what to do"}), signed)
 			if strings.Contains(refusal.Text, "secret") {
 				t.Errorf("%v: the client is told %q", kind, refusal.Text)
 			}
 			if kind == auth.KindTooManyAttempts {
 				if refusal.Status != http.StatusTooManyRequests || refusal.RetryAfter < time.Second {
+					t.Errorf("%v: %+v", kind, refusal)
+				}
+				continue
+			}
+			if kind == auth.KindPeerRefused {
+				if refusal.Status != http.StatusForbidden || refusal.Text != "what to do" {
 					t.Errorf("%v: %+v", kind, refusal)
 				}
 				continue

@@ -181,6 +181,7 @@ var authErrors = map[auth.Kind]translation{
 	auth.KindCredentialsDisagree: {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
 	auth.KindCertificateExpired:  {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
 	auth.KindOnBehalfOfRefused:   {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED},
+	auth.KindPeerRefused:         {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED},
 	auth.KindTooManyAttempts:     {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS},
 }
 
@@ -198,6 +199,8 @@ func fromAuth(err error) error {
 	switch t.reason {
 	case execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED:
 		text = "the caller may not act on behalf of whom it named"
+	case execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED:
+		text = typed.ForCaller
 	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
 		text = "too many attempts to authenticate from this address failed: wait before the next"
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(typed.RetryAfter)})

@@ -55,6 +55,7 @@ func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.G
 		SandboxBackends:    working(sandboxes),
 		Sandboxes:          sandboxes,
 		RequiredSandbox:    s.server.cfg.RequiredSandbox,
+		LoopbackAnyUser:    s.server.cfg.LoopbackAnyUser,
 	}, nil
 }
 

@@ -148,12 +148,15 @@ func TestEveryKindOfAuthIsTranslated(t *testing.T) {
 			t.Errorf("auth kind %v has no translation", kind)
 			continue
 		}
-		err := fromAuth(fmt.Errorf("wrapped: %w", &auth.Error{Kind: kind, Subject: "x", Err: errors.New("the secret cause")}))
+		err := fromAuth(fmt.Errorf("wrapped: %w", &auth.Error{Kind: kind, Subject: "x", Err: errors.New("the secret cause"), ForCaller: "what to do"}))
 		if code := status.Code(err); code != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
 			t.Errorf("%v becomes %v, want %v", kind, err, want)
 		}
 		if strings.Contains(err.Error(), "cause") {
 			t.Errorf("%v: the caller is told the cause: %v", kind, err)
+		}
+		if told := strings.Contains(err.Error(), "what to do"); told != (kind == auth.KindPeerRefused) {
+			t.Errorf("%v: the caller is told %v", kind, err)
 		}
 	}
 	if err := fromAuth(errors.New("anything")); status.Code(err) != codes.Unauthenticated {

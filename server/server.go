@@ -91,6 +91,9 @@ type Config struct {
 	// Guarded is reported to clients: whether a guardian ends all processes
 	// should the server be killed.
 	Guarded bool
+	// LoopbackAnyUser is reported to clients: whether every user of this host is
+	// accepted on loopback without a credential.
+	LoopbackAnyUser bool
 	// Sandboxes are what confines processes and calls about files. Nil refuses every
 	// policy that would have to be enforced. The server does not close it.
 	Sandboxes *sandbox.Sandboxes

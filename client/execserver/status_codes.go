@@ -20,6 +20,7 @@ var reasonCodes = map[execwirev1.ErrorReason]codes.Code{
 	execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:           codes.PermissionDenied,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:   codes.ResourceExhausted,
 	execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED:       codes.PermissionDenied,
+	execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED:               codes.PermissionDenied,
 	execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:          codes.NotFound,
 	execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER:         codes.Aborted,
 	execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED:             codes.Aborted,

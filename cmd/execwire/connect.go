@@ -188,6 +188,8 @@ func doorHint(err error) string {
 	switch typed.Reason {
 	case execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:
 		return "show a token with --token-file, or a certificate with --tls-cert and --tls-key"
+	case execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED:
+		return "show a token with --token-file if the server knows one, or run this as the server's user"
 	case execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:
 		return fmt.Sprintf("add %q to what the server's principals_file allows", typed.Metadata["permission"])
 	case execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED:

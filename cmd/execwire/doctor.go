@@ -44,6 +44,8 @@ The checks, by their names:
                   enforced
   control-groups  whether processes get control groups, which makes killing certain
   guardian        whether everything ends should the server be killed
+  loopback-users  whether loopback is for the server's user, root and those that
+                  loopback_users names; not if that is any
   descriptors     how many files the server may have open (only of this machine)
   watches         how many directories may be watched (only of this machine)
 
@@ -106,11 +108,12 @@ const (
 	checkRequired      = "require-sandbox"
 	checkControlGroups = "control-groups"
 	checkGuardian      = "guardian"
+	checkLoopbackUsers = "loopback-users"
 	checkDescriptors   = "descriptors"
 	checkWatches       = "watches"
 )
 
-var checkNames = []string{checkSandbox, checkBubblewrap, checkLandlock, checkRequired, checkControlGroups, checkGuardian, checkDescriptors, checkWatches}
+var checkNames = []string{checkSandbox, checkBubblewrap, checkLandlock, checkRequired, checkControlGroups, checkGuardian, checkLoopbackUsers, checkDescriptors, checkWatches}
 
 // examine makes the checks, of a server or of this machine.
 func examine(ctx context.Context, flags doctorFlags) ([]check, error) {
@@ -197,7 +200,13 @@ func checksOf(said *execwirev1.GetEnvironmentResponse, guarded bool, here machin
 	if guarded {
 		guardian.Detail, guardian.Fix = "", ""
 	}
-	return append(checks, required, groups, guardian)
+	loopback := check{Check: checkLoopbackUsers, Works: !said.GetLoopbackAnyUser(),
+		Detail: "loopback_users is any: every user of that machine runs commands as the server's user",
+		Fix:    "name the users in loopback_users, or have clients show a token"}
+	if loopback.Works {
+		loopback.Detail, loopback.Fix = "", ""
+	}
+	return append(checks, required, groups, guardian, loopback)
 }
 
 // tellChecks prints what was found out. What has to work and does not is the exit

@@ -39,9 +39,11 @@ func TestDoctorSaysWhatWorks(t *testing.T) {
 		says                 string // of require-sandbox
 	}{
 		"here": {nil, []string{"--require", "sandbox", "--require", "landlock"},
-			[]string{"sandbox", "bubblewrap", "landlock", "guardian", "require-sandbox", "descriptors"}, nil, 0, "none"},
+			[]string{"sandbox", "bubblewrap", "landlock", "guardian", "require-sandbox", "loopback-users", "descriptors"}, nil, 0, "none"},
 		"switched off": {[]string{"EXECWIRE_SANDBOX_BACKENDS=off", "EXECWIRE_GUARDIAN=off"}, nil,
 			[]string{"require-sandbox"}, []string{"sandbox", "bubblewrap", "landlock", "guardian"}, 0, "none"},
+		"every user": {[]string{"EXECWIRE_LOOPBACK_USERS=any"}, []string{"--require", "loopback-users"},
+			[]string{"require-sandbox"}, []string{"loopback-users"}, 1, "none"},
 		"required": {[]string{"EXECWIRE_SANDBOX_BACKENDS=off"}, []string{"--require", "landlock", "--require", "sandbox"},
 			nil, []string{"sandbox"}, 1, "none"},
 		"one of two": {[]string{"EXECWIRE_SANDBOX_BACKENDS=bubblewrap"}, []string{"--require", "sandbox"},
@@ -49,7 +51,7 @@ func TestDoctorSaysWhatWorks(t *testing.T) {
 		"a floor without a floor": {[]string{"EXECWIRE_SANDBOX_BACKENDS=off", "EXECWIRE_REQUIRE_SANDBOX=read-only"}, []string{"--require", "require-sandbox"},
 			nil, []string{"require-sandbox", "sandbox"}, 1, "nothing on this machine can enforce"},
 		"a server": {nil, []string{"--server", server.urls[0]},
-			[]string{"sandbox", "landlock", "guardian", "require-sandbox"}, []string{"bubblewrap"}, 0, "everything is confined"},
+			[]string{"sandbox", "landlock", "guardian", "require-sandbox", "loopback-users"}, []string{"bubblewrap"}, 0, "everything is confined"},
 		"not of a server": {nil, []string{"--server", server.urls[0], "--require", "watches"}, []string{"sandbox"}, nil, 1, "everything is confined"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,9 +35,10 @@ listener is printed on stdout, one per line, and each client gets a connection t
 the server of its own. When one is lost its client is disconnected, and connects
 again and resumes when it likes; other clients do not notice.
 
-A unix socket can be used by its owner alone. A port of loopback can be used by
-every program of this host: all of them are then for the server whom this command
-is. The token is for the hub; other servers take it from the clients themselves.
+A unix socket can be used by its owner alone. A port of loopback can be used by the
+programs of that user and of root, and of those that EXECWIRE_LOOPBACK_USERS names:
+all of them are then for the server whom this command is. The token is for the hub;
+other servers take it from the clients themselves.
 
 SIGTERM and SIGINT disconnect the clients and end the forward, and so does the end
 of stdin with --until-stdin-closes, for programs that start it.`,

@@ -19,7 +19,7 @@ type Authenticator struct {
 // table. Both are read again when they, or a file that the table refers to, have
 // changed. If the new version is wrong, broken is told why and the old one stays
 // in force. With an empty file there is no table: whoever the kernel knows, and
-// everybody on loopback, may do everything, and credentials other than those
+// peers on loopback that their listener accepts, may do everything, and credentials other than those
 // tokens cannot be right. The error is a [*TableError] or a [*WebsocketError].
 func NewAuthenticator(file string, ws WebsocketOptions, broken func(error)) (*Authenticator, error) {
 	tokens, err := newWebsocketTokens(ws, broken)
@@ -101,6 +101,8 @@ func (a *Authenticator) withoutTable(c Credentials) (Caller, error) {
 		return Caller{}, &Error{Kind: KindTokenInvalid, Subject: "bearer of a token", Err: errNoTable}
 	case c.Peer != nil:
 		return Unrestricted(c.Peer.Principal()), nil
+	case c.Loopback && c.LoopbackRefused != nil:
+		return Caller{}, c.LoopbackRefused
 	case c.Loopback:
 		return Unrestricted(Loopback), nil
 	case a.websocket != nil:

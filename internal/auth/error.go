@@ -40,6 +40,9 @@ const (
 	// KindOnBehalfOfRefused means that the caller may not act for the principal
 	// that it named.
 	KindOnBehalfOfRefused
+	// KindPeerRefused means that a process of this host is not accepted without a
+	// credential.
+	KindPeerRefused
 	// KindTooManyAttempts means that too many attempts of an address failed.
 	KindTooManyAttempts
 	kindEnd
@@ -50,7 +53,7 @@ var kindNames = [...]string{
 	KindHeaderInvalid: "header invalid", KindTokenInvalid: "token invalid", KindTokenExpired: "token expired",
 	KindTokenNotYetValid: "token not yet valid", KindIssuerMismatch: "issuer mismatch", KindAudienceMismatch: "audience mismatch",
 	KindNotListed: "not listed", KindCredentialsDisagree: "credentials disagree", KindCertificateExpired: "certificate expired",
-	KindOnBehalfOfRefused: "on behalf of refused", KindTooManyAttempts: "too many attempts",
+	KindOnBehalfOfRefused: "on behalf of refused", KindTooManyAttempts: "too many attempts", KindPeerRefused: "peer refused",
 }
 
 // Kinds returns every kind there is.
@@ -76,6 +79,9 @@ type Error struct {
 	Kind    Kind   // what it is about
 	Subject string // what was to be identified
 	Err     error  // the reason; never nil
+	// ForCaller is, of [KindPeerRefused], what the caller is told: it names the
+	// user, the setting and the fix.
+	ForCaller string
 	// RetryAfter is, of [KindTooManyAttempts], when to try again.
 	RetryAfter time.Duration
 }

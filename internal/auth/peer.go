@@ -7,14 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is the process at the other end of a unix socket, as the kernel saw it
-// when it connected.
+// Peer is the process at the other end of a unix socket, or of a connection on
+// loopback, as the kernel saw it when it connected. The zero value is root's.
 type Peer struct {
 	UID uint32 // effective user
-	GID uint32 // effective group
-	// PID is 0 if the process is not visible from here. It may have ended since
-	// and its number been given to another: good for a log, not for a decision.
+	GID uint32 // effective group; 0 on loopback
+	// PID is 0 on loopback, and if the process is not visible from here. It may
+	// have ended since and its number been given to another: good for a log, not
+	// for a decision.
 	PID int32
+	// Cgroup is the id of its control group of version 2, on loopback; 0 if the
+	// kernel does not report it.
+	Cgroup uint64
 }
 
 // Principal returns the peer's user, as "uid:1000".

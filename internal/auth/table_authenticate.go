@@ -65,6 +65,8 @@ func (t *Table) find(c Credentials) (int, error) {
 		return 0, failed(KindNotListed, "bearer of a certificate", "no principal has %v", certificateSelectors(c.Certificates[0]))
 	case c.Peer != nil:
 		return t.findListed(selector{byUser, strconv.FormatUint(uint64(c.Peer.UID), 10)}, "peer of the unix socket")
+	case c.Loopback && c.LoopbackRefused != nil && t.has(selector{byLoopback, "true"}):
+		return 0, c.LoopbackRefused
 	case c.Loopback:
 		return t.findListed(selector{byLoopback, "true"}, "caller on loopback")
 	}
@@ -77,6 +79,12 @@ func (t *Table) findListed(s selector, subject string) (int, error) {
 		return i, nil
 	}
 	return 0, failed(KindCredentialMissing, subject, "it showed no token, and no principal has %s = %s", s.kind, s.value)
+}
+
+// has reports whether a principal is listed by s.
+func (t *Table) has(s selector) bool {
+	_, ok := t.by[s]
+	return ok
 }
 
 func (t *Table) findToken(token string) (int, error) {

@@ -25,7 +25,9 @@ type Hub struct {
 	// TLSClientCA is who signs clients' certificates.
 	TLSClientCA string `name:"tls_client_ca_file" default:"" unit:"path" help:"The authorities whose client certificates are accepted, as PEM. Empty accepts none. Read again when it changes."`
 	// Principals is the table of who may be and use which executors.
-	Principals string `name:"principals_file" default:"" unit:"path" help:"The table of principals: who is let in by what, and which executors each may be (act_as_executors) and use (connect_to_executors); see docs/security.md. Empty lets everybody on loopback do everything. Read again when it changes."`
+	Principals string `name:"principals_file" default:"" unit:"path" help:"The table of principals: who is let in by what, and which executors each may be (act_as_executors) and use (connect_to_executors); see docs/security.md. Empty lets those of loopback_users do everything on loopback. Read again when it changes."`
+	// LoopbackUsers are who is accepted on loopback without a credential.
+	LoopbackUsers []string `name:"loopback_users" default:"same" unit:"names" help:"Users whose processes are accepted on loopback without a token or a certificate, beside the hub's user and root, who always are: names or numbers. same adds none; any accepts the processes of all users, who then may be and use every executor where there is no table of principals."`
 	// FailedAttempts bounds failed authentication per address.
 	FailedAttempts Count `name:"failed_attempts" default:"10" unit:"attempts" min:"1" max:"10000" help:"Failed attempts to authenticate that one address may make before more are refused."`
 	// FailedAttemptInterval is how fast an address is forgiven.

@@ -22,10 +22,24 @@ type PeerAuthInfo struct {
 // AuthType returns "unix".
 func (PeerAuthInfo) AuthType() string { return "unix" }
 
-// LoopbackAuthInfo is the AuthInfo of a caller on loopback TCP, of whom no more
-// is known.
+// LoopbackPeer is what the kernel knows about a caller on loopback TCP.
+type LoopbackPeer struct {
+	// Peer is its process. It means nothing if that could not be found, which is
+	// then Refused, unless every user is accepted.
+	Peer auth.Peer
+	// Refused is why it is not accepted without a credential, an [*auth.Error]; nil
+	// if it is.
+	Refused error
+}
+
+func (c *limitedConn) loopbackPeer() LoopbackPeer {
+	return LoopbackPeer{Peer: c.peer, Refused: c.refused}
+}
+
+// LoopbackAuthInfo is the AuthInfo of a caller on loopback TCP.
 type LoopbackAuthInfo struct {
 	credentials.CommonAuthInfo
+	LoopbackPeer
 	Admission
 }
 
@@ -81,13 +95,16 @@ func lost(err error) bool {
 
 func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 	var admission Admission
+	var accepted *limitedConn
 	switch c := conn.(type) {
 	case *strangerConn:
-		admission, conn = Admission{c}, c.Conn
+		admission, accepted = Admission{c}, c.limitedConn
 	case *limitedConn:
-		conn = c.Conn
+		accepted = c
+	default:
+		return nil, fmt.Errorf("failed to identify the peer %v: a %T came by no listener", conn.RemoteAddr(), conn)
 	}
-	switch c := conn.(type) {
+	switch c := accepted.Conn.(type) {
 	case *net.UnixConn:
 		p, err := auth.UnixPeer(c)
 		if err != nil {
@@ -98,10 +115,10 @@ func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 	case *net.TCPConn:
 		if isLoopback(c.LocalAddr()) && isLoopback(c.RemoteAddr()) {
 			level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
-			return LoopbackAuthInfo{CommonAuthInfo: level, Admission: admission}, nil
+			return LoopbackAuthInfo{CommonAuthInfo: level, LoopbackPeer: accepted.loopbackPeer(), Admission: admission}, nil
 		}
 	}
-	return nil, fmt.Errorf("failed to identify the peer %v: a %T is neither a unix socket nor loopback TCP", conn.RemoteAddr(), conn)
+	return nil, fmt.Errorf("failed to identify the peer %v: a %T is neither a unix socket nor loopback TCP", conn.RemoteAddr(), accepted.Conn)
 }
 
 func isLoopback(addr net.Addr) bool {

@@ -7,12 +7,15 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/auth"
 )
 
 // limiter bounds the connections of one door. When there are as many as may be,
 // the next takes the place of a stranger, the one that has been here longest;
 // when there is none, it is closed at once.
 type limiter struct {
+	users   auth.LoopbackUsers
 	most    int    // 0: no limit
 	refused func() // is told of each that had no place; must not block
 
@@ -22,7 +25,7 @@ type limiter struct {
 }
 
 func newLimiter(u URL, locks Locks) *limiter {
-	l := &limiter{most: locks.Connections, refused: func() {}, strangers: list.New()}
+	l := &limiter{users: locks.LoopbackUsers, most: locks.Connections, refused: func() {}, strangers: list.New()}
 	if locks.Full != nil {
 		l.refused = func() { locks.Full(u) }
 	}
@@ -33,19 +36,22 @@ func newLimiter(u URL, locks Locks) *limiter {
 type limitedConn struct {
 	net.Conn
 	limiter *limiter
+	peer    auth.Peer     // on loopback, if it is known
+	refused error         // why the peer is not accepted there without a credential
 	element *list.Element // guarded by limiter.mu; in strangers
 	gone    bool          // guarded by limiter.mu
 }
 
 // accept waits for a connection that has a place. On a door of strangers every
-// one is a stranger until stays is called.
+// one is a stranger until stays is called, and so is one on loopback anywhere whose
+// peer is not accepted.
 func (l *limiter) accept(next func() (net.Conn, error), strangers bool) (*limitedConn, error) {
 	for {
 		conn, err := next()
 		if err != nil {
 			return nil, err
 		}
-		c, left := l.place(conn, strangers)
+		c, left := l.place(l.identify(conn), strangers)
 		if left != nil {
 			_ = left.Close()
 			l.refused()
@@ -56,26 +62,37 @@ func (l *limiter) accept(next func() (net.Conn, error), strangers bool) (*limite
 	}
 }
 
+// identify returns conn with what the kernel knows about its other end, if that is
+// on loopback.
+func (l *limiter) identify(conn net.Conn) *limitedConn {
+	c := &limitedConn{Conn: conn, limiter: l}
+	if tcp, ok := conn.(*net.TCPConn); ok && isLoopback(tcp.LocalAddr()) && isLoopback(tcp.RemoteAddr()) {
+		var err error
+		c.peer, err = auth.LoopbackPeer(tcp)
+		c.refused = l.users.Check(c.peer, err)
+	}
+	return c
+}
+
 // place returns conn with its place, or nil, and the connection that has to be
 // closed for want of one.
-func (l *limiter) place(conn net.Conn, stranger bool) (c *limitedConn, left net.Conn) {
+func (l *limiter) place(conn *limitedConn, stranger bool) (c *limitedConn, left net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.most > 0 && l.here >= l.most {
 		oldest := l.strangers.Front()
 		if oldest == nil {
-			return nil, conn
+			return nil, conn.Conn
 		}
 		out := oldest.Value.(*limitedConn)
 		l.drop(out)
 		left = out
 	}
 	l.here++
-	c = &limitedConn{Conn: conn, limiter: l}
-	if stranger {
-		c.element = l.strangers.PushBack(c)
+	if stranger || conn.refused != nil {
+		conn.element = l.strangers.PushBack(conn)
 	}
-	return c, left
+	return conn, left
 }
 
 // drop gives the place of c up. mu is held.

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strconv"
 	"syscall"
+
+	"github.com/execwire/execwire/internal/auth"
 )
 
 // Listener is an open door. Its methods may be called concurrently. Accept retries
@@ -28,9 +30,13 @@ type Locks struct {
 	Authenticated bool
 	// WebsocketAuthenticated is the same of ws and wss doors.
 	WebsocketAuthenticated bool
+	// LoopbackUsers are those whose processes are accepted on loopback without a
+	// credential. A connection of another is served until a call on it is refused.
+	LoopbackUsers auth.LoopbackUsers
 	// Unadmitted is how many bytes may come on one connection before somebody is
 	// let in on it; a handshake counts. A connection that sends more is closed. It
-	// is for doors with TLS, and for those where callers are authenticated.
+	// is for doors with TLS, for those where callers are authenticated, and for
+	// peers that LoopbackUsers does not accept.
 	Unadmitted int
 	// Connections is how many each door has at once; 0 is any number. When there
 	// are as many, a new one is closed at once. On doors that Unadmitted is for it
@@ -96,7 +102,7 @@ func (l *tcpListener) Accept() (net.Conn, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case l.locks.Authenticated:
+	case l.locks.Authenticated || conn.refused != nil:
 		return &strangerConn{limitedConn: conn, most: l.locks.Unadmitted}, nil
 	}
 	return conn, nil

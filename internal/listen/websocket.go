@@ -60,7 +60,7 @@ func (l *websocketListener) Accept() (net.Conn, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !secure && !l.locks.WebsocketAuthenticated:
+	case !secure && !l.locks.WebsocketAuthenticated && conn.refused == nil:
 		return conn, nil
 	}
 	stranger := &strangerConn{limitedConn: conn, most: l.locks.Unadmitted}
@@ -100,11 +100,11 @@ func AuthInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 			if !info.State.HandshakeComplete {
 				return nil, fmt.Errorf("failed to identify the peer %v: it has not shaken hands", conn.RemoteAddr())
 			}
-			return TLSAuthInfo{TLSInfo: info, Admission: Admission{c.stranger}}, nil
+			return TLSAuthInfo{TLSInfo: info, LoopbackPeer: c.stranger.loopbackPeer(), Admission: Admission{c.stranger}}, nil
 		case *strangerConn:
-			return plainAuthInfo(conn, Admission{c}), nil
+			return plainAuthInfo(c.limitedConn, Admission{c}), nil
 		case *limitedConn:
-			return plainAuthInfo(conn, Admission{}), nil
+			return plainAuthInfo(c, Admission{}), nil
 		case interface{ NetConn() net.Conn }:
 			conn = c.NetConn()
 		default:
@@ -113,10 +113,10 @@ func AuthInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 	}
 }
 
-func plainAuthInfo(conn net.Conn, admission Admission) credentials.AuthInfo {
+func plainAuthInfo(conn *limitedConn, admission Admission) credentials.AuthInfo {
 	level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
 	if isLoopback(conn.LocalAddr()) && isLoopback(conn.RemoteAddr()) {
-		return LoopbackAuthInfo{CommonAuthInfo: level, Admission: admission}
+		return LoopbackAuthInfo{CommonAuthInfo: level, LoopbackPeer: conn.loopbackPeer(), Admission: admission}
 	}
 	return RemoteAuthInfo{CommonAuthInfo: level, Admission: admission}
 }

@@ -21,12 +21,16 @@ import (
 type keeper struct {
 	authenticator *auth.Authenticator
 	attempts      *auth.Attempts // nil if there is nothing to guess
+	users         auth.LoopbackUsers
 	logger        *slog.Logger
 }
 
 func newKeeper(cfg config.Hub, logger *slog.Logger) (*keeper, error) {
 	k := &keeper{logger: logger}
 	var err error
+	if k.users, err = auth.ParseLoopbackUsers(cfg.LoopbackUsers); err != nil {
+		return nil, &config.Error{Setting: "loopback_users", Problem: err.Error(), Fix: "write same, any, or names of users of this machine"}
+	}
 	k.authenticator, err = auth.NewAuthenticator(cfg.Principals, auth.WebsocketOptions{}, func(err error) {
 		logger.Error("the table of principals or a secret cannot be read again; the old one stays in force", "error", err)
 	})
@@ -77,10 +81,10 @@ func (k *keeper) judge(r *http.Request, conn net.Conn, info credentials.AuthInfo
 	var shown auth.Credentials
 	switch info := info.(type) {
 	case listen.LoopbackAuthInfo:
-		shown.Loopback = true
+		shown.Loopback, shown.LoopbackRefused = true, info.Refused
 	case listen.TLSAuthInfo:
 		// Without a table such a listener is on loopback, and has no more to it.
-		shown.Loopback = !k.authenticator.HasTable()
+		shown.Loopback, shown.LoopbackRefused = !k.authenticator.HasTable(), info.Refused
 		if len(info.State.VerifiedChains) > 0 {
 			shown.Certificates = info.State.PeerCertificates
 		}

@@ -30,6 +30,7 @@ type listener struct {
 func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 	locks := listen.Locks{
 		WebsocketAuthenticated: h.keeper.authenticator.HasTable(),
+		LoopbackUsers:          h.keeper.users,
 		Unadmitted:             unadmittedBytes,
 		Connections:            int(h.cfg.Connections),
 		Full: func(listen.URL) {
@@ -50,6 +51,9 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 			return nil, err
 		}
 		opened = append(opened, one)
+	}
+	if h.keeper.users.AcceptsAny() {
+		h.logger.Warn("loopback_users is any: every user of this host is accepted on loopback without a token")
 	}
 	return opened, nil
 }

@@ -79,6 +79,8 @@ func refusalOf(err error) *Refusal {
 	case auth.KindTooManyAttempts:
 		return &Refusal{Status: http.StatusTooManyRequests, Code: codeTooManyAttempts,
 			Message: "too many failed attempts", RetryAfter: max(a.RetryAfter, time.Second)}
+	case auth.KindPeerRefused:
+		return refuse(http.StatusForbidden, codeForbidden, "%s", a.ForCaller)
 	case auth.KindCredentialMissing:
 		return refuse(http.StatusUnauthorized, codeUnauthorized, "missing bearer token")
 	case auth.KindTokenExpired:

@@ -191,6 +191,9 @@ type GetEnvironmentResponse struct {
 	// the request says: a request narrows it and never widens it. Absent leaves it
 	// to the requests.
 	RequiredSandbox *SandboxPolicy `protobuf:"bytes,19,opt,name=required_sandbox,json=requiredSandbox,proto3" json:"required_sandbox,omitempty"`
+	// Whether processes of every user of the server's host are accepted on loopback
+	// without a token (loopback_users = any).
+	LoopbackAnyUser bool `protobuf:"varint,20,opt,name=loopback_any_user,json=loopbackAnyUser,proto3" json:"loopback_any_user,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -356,6 +359,13 @@ func (x *GetEnvironmentResponse) GetRequiredSandbox() *SandboxPolicy {
 		return x.RequiredSandbox
 	}
 	return nil
+}
+
+func (x *GetEnvironmentResponse) GetLoopbackAnyUser() bool {
+	if x != nil {
+		return x.LoopbackAnyUser
+	}
+	return false
 }
 
 // ServerLimits are the bounds that a caller can meet. Every one can be set in
@@ -683,7 +693,7 @@ var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\n" +
 	"\x1dexecwire/v1/environment.proto\x12\vexecwire.v1\x1a!execwire/v1/process_service.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\x17\n" +
-	"\x15GetEnvironmentRequest\"\xe2\x06\n" +
+	"\x15GetEnvironmentRequest\"\x8e\a\n" +
 	"\x16GetEnvironmentResponse\x12%\n" +
 	"\x0eserver_version\x18\x01 \x01(\tR\rserverVersion\x12)\n" +
 	"\x10operating_system\x18\x02 \x01(\tR\x0foperatingSystem\x12\"\n" +
@@ -705,7 +715,8 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x0fdirect_commands\x18\x10 \x01(\bR\x0edirectCommands\x12+\n" +
 	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\x128\n" +
 	"\tsandboxes\x18\x12 \x03(\v2\x1a.execwire.v1.SandboxStatusR\tsandboxes\x12E\n" +
-	"\x10required_sandbox\x18\x13 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\x0frequiredSandbox\"\xf0\f\n" +
+	"\x10required_sandbox\x18\x13 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\x0frequiredSandbox\x12*\n" +
+	"\x11loopback_any_user\x18\x14 \x01(\bR\x0floopbackAnyUser\"\xf0\f\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +

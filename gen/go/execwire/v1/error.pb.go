@@ -68,6 +68,11 @@ const (
 	// The caller may not act on behalf of the principal it named.
 	// PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED ErrorReason = 12
+	// The caller showed no token and no certificate, and its process is not
+	// accepted without one: on loopback it belongs to another user, or its user
+	// cannot be found. The text names the user and the setting.
+	// PERMISSION_DENIED.
+	ErrorReason_ERROR_REASON_PEER_REFUSED ErrorReason = 13
 	// The session does not exist, or belongs to another principal, which is the
 	// same to the caller. NOT_FOUND.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
@@ -311,6 +316,7 @@ var (
 		10:  "ERROR_REASON_CALL_NOT_ALLOWED",
 		11:  "ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS",
 		12:  "ERROR_REASON_ON_BEHALF_OF_REFUSED",
+		13:  "ERROR_REASON_PEER_REFUSED",
 		20:  "ERROR_REASON_SESSION_NOT_FOUND",
 		21:  "ERROR_REASON_SESSION_ATTACHED",
 		22:  "ERROR_REASON_SESSION_TAKEN_OVER",
@@ -398,6 +404,7 @@ var (
 		"ERROR_REASON_CALL_NOT_ALLOWED":           10,
 		"ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS":   11,
 		"ERROR_REASON_ON_BEHALF_OF_REFUSED":       12,
+		"ERROR_REASON_PEER_REFUSED":               13,
 		"ERROR_REASON_SESSION_NOT_FOUND":          20,
 		"ERROR_REASON_SESSION_ATTACHED":           21,
 		"ERROR_REASON_SESSION_TAKEN_OVER":         22,
@@ -504,7 +511,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xd8\x17\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xf7\x17\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -519,7 +526,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1dERROR_REASON_CALL_NOT_ALLOWED\x10\n" +
 	"\x12)\n" +
 	"%ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS\x10\v\x12%\n" +
-	"!ERROR_REASON_ON_BEHALF_OF_REFUSED\x10\f\x12\"\n" +
+	"!ERROR_REASON_ON_BEHALF_OF_REFUSED\x10\f\x12\x1d\n" +
+	"\x19ERROR_REASON_PEER_REFUSED\x10\r\x12\"\n" +
 	"\x1eERROR_REASON_SESSION_NOT_FOUND\x10\x14\x12!\n" +
 	"\x1dERROR_REASON_SESSION_ATTACHED\x10\x15\x12#\n" +
 	"\x1fERROR_REASON_SESSION_TAKEN_OVER\x10\x16\x12\x1f\n" +
