@@ -11,3 +11,6 @@ func Counted(conn net.Conn) net.Conn {
 
 // RetryAccepts is what every listener of this package accepts through.
 var RetryAccepts = retryAccepts
+
+// LockName is the lock file for a path.
+var LockName = lockName

@@ -2,6 +2,8 @@ package listen
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +16,7 @@ import (
 )
 
 // clearPlace makes u's path free: it removes a socket that nobody answers and
-// nothing else. The caller holds the directory's lock; private is a directory
+// nothing else. The caller holds the lock for it; private is a directory
 // of its own on the same file system.
 func clearPlace(ctx context.Context, u URL, private string) error {
 	info, err := os.Lstat(u.Path)
@@ -93,41 +95,78 @@ func kindOf(mode fs.FileMode) string {
 	}
 }
 
-// lockInterval is how long to leave a lock alone that somebody else holds; they
-// hold it for as long as a connection attempt takes.
+// lockInterval is how long to leave a lock alone that another server holds; it
+// holds it for as long as a connection attempt takes.
 const lockInterval = 5 * time.Millisecond
 
-// lockPatience is how long to wait for it. Whoever may open the directory can
-// hold its lock, and need not be a server.
+// lockPatience is how long to wait for it. Another process of the same user can
+// hold the lock, and need not be a server.
 const lockPatience = 10 * time.Second
 
 var errLockHeld = fmt.Errorf("another process has held its lock for %v", lockPatience)
 
-// lockDirectory takes the exclusive lock on dir, waiting until ctx ends, at
-// most for lockPatience. It is advisory, and the kernel drops it with its
-// holder.
-func lockDirectory(ctx context.Context, dir string) (unlock func(), err error) {
+// lockMode lets no process open a lock file for reading: a lock needs it open,
+// and programs that may only read must not keep servers from starting.
+const lockMode = 0o200
+
+// lockName is the lock file for a path. It is removed before the lock is given up.
+func lockName(path string) string {
+	sum := sha256.Sum256([]byte(filepath.Base(path))) // whose own name may be as long as a name can be
+	return filepath.Join(filepath.Dir(path), ".execwire-lock-"+hex.EncodeToString(sum[:8]))
+}
+
+// lockPath has servers of this user that want the same path take turns, waiting
+// until ctx ends, at most for lockPatience. The lock is advisory, and the kernel
+// drops it with its holder. It is a courtesy: if the file belongs to another user
+// there is none, because that one could keep it for ever.
+func lockPath(ctx context.Context, path string) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errLockHeld)
 	defer cancel()
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
+	name := lockName(path)
 	tick := time.NewTicker(lockInterval)
 	defer tick.Stop()
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		unlock, err := tryLock(name)
 		if err == nil {
-			return func() { _ = f.Close() }, nil
+			return unlock, nil
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("failed to lock %s: %w", dir, err), f.Close())
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ESTALE) {
+			return nil, fmt.Errorf("failed to lock %s: %w", name, err)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			_ = f.Close()
-			return nil, fmt.Errorf("failed to lock %s: %w", dir, context.Cause(ctx))
+			return nil, fmt.Errorf("failed to lock %s: %w", name, context.Cause(ctx))
 		}
 	}
+}
+
+// tryLock fails with EWOULDBLOCK if another process has the lock, and with ESTALE
+// if the file was removed by the one that had it.
+func tryLock(name string) (unlock func(), err error) {
+	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, lockMode)
+	switch {
+	case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOENT):
+		return nil, err
+	case err != nil:
+		return func() {}, nil // it is another user's, or no file; if the directory is to blame the next step fails
+	}
+	var stat unix.Stat_t
+	err = unix.Fstat(fd, &stat)
+	if err == nil && (stat.Uid != uint32(os.Geteuid()) || stat.Mode&unix.S_IFMT != unix.S_IFREG) {
+		return func() {}, unix.Close(fd)
+	}
+	if err == nil {
+		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		if there, gone := inodeOf(name); gone != nil || there != (inode{dev: stat.Dev, ino: stat.Ino}) {
+			err = unix.ESTALE
+		}
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return func() { _, _ = unix.Unlink(name), unix.Close(fd) }, nil
 }

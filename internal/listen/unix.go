@@ -73,16 +73,17 @@ func inodeFrom(info fs.FileInfo) inode {
 
 // listenUnix makes the socket in a private directory beside its place and moves
 // it there when it is complete, so that nobody ever sees it with another mode
-// or without somebody answering. Servers that want the same place take turns on
-// a lock on its directory.
+// or without somebody answering. Servers of the same user that want the same place
+// take turns on a lock file beside it. What proves that a server has the place is
+// that it can be connected to.
 func listenUnix(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	u, err := parseUnix(u.String(), u.Path) // Parse need not have made it
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := lockDirectory(ctx, filepath.Dir(u.Path))
+	unlock, err := lockPath(ctx, u.Path)
 	if err != nil {
-		return nil, systemError(u, "the directory cannot be locked", err)
+		return nil, systemError(u, "the path cannot be locked", err)
 	}
 	defer unlock()
 	private, err := os.MkdirTemp(filepath.Dir(u.Path), ".execwire-")
@@ -115,7 +116,7 @@ func systemError(u URL, problem string, err error) *Error {
 	case errors.Is(err, fs.ErrNotExist):
 		fix = fmt.Sprintf("create the directory %s first", filepath.Dir(u.Path))
 	case errors.Is(err, errLockHeld):
-		fix = "find the holder in /proc/locks, or choose a directory that others may not open"
+		fix = "find the holder in /proc/locks and end it, or choose another path"
 	case errors.Is(err, fs.ErrPermission):
 		fix = fmt.Sprintf("choose a directory that belongs to uid %d", os.Getuid())
 	}
@@ -155,7 +156,7 @@ func moveInto(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		// A file system that cannot exclude what appears in this instant: the
-		// directory is locked against our own kind, and that has to do.
+		// path is locked against other servers of this user, and that has to do.
 		return os.Rename(from, to)
 	}
 	return err

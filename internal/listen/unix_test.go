@@ -278,39 +278,88 @@ func TestUnixWithoutItsDirectory(t *testing.T) {
 
 func TestUnixWaitsForTheLockNoLongerThanItMay(t *testing.T) {
 	path := socketPath(t)
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = dir.Close() }()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	lock := holdLock(t, listen.LockName(path), os.O_WRONLY|os.O_CREATE)
 	why := errors.New("out of patience")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	_, err = listen.Listen(ctx, listen.URL{Scheme: listen.SchemeUnix, Path: path}, listen.Locks{})
+	_, err := listen.Listen(ctx, listen.URL{Scheme: listen.SchemeUnix, Path: path}, listen.Locks{})
 	expect(t, err, listen.KindSystem, "locked")
 	if !errors.Is(err, why) {
 		t.Errorf("error = %v, want it to wrap %v", err, why)
 	}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_UN); err != nil {
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_UN); err != nil {
 		t.Fatal(err)
 	}
 	roundTrip(t, mustListen(t, "unix://"+path))
 }
 
-// Anybody who may open the directory can hold its lock for ever.
-func TestUnixDoesNotWaitForTheLockForEver(t *testing.T) {
-	path := socketPath(t)
-	dir, err := os.Open(filepath.Dir(path))
+// holdLock locks a file until the test ends.
+func holdLock(t *testing.T, name string, flags int) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(name, flags, 0o200)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = dir.Close() }()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+	t.Cleanup(func() { _ = file.Close() })
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+// TestUnixListen_LocksOfReaders holds what a program can lock that may only read, or another user, and starts servers
+// while others stop.
+func TestUnixListen_LocksOfReaders(t *testing.T) {
+	path := socketPath(t)
+	holdLock(t, filepath.Dir(path), os.O_RDONLY)
+	first := mustListen(t, "unix://"+path)
+	roundTrip(t, first)
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	leaveStale(t, path)
+	theirs := holdLock(t, listen.LockName(path), os.O_WRONLY|os.O_CREATE)
+	if err := theirs.Chown(65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	roundTrip(t, mustListen(t, "unix://"+path))
+}
+
+// TestUnixListen_LockFile cannot be opened for reading, so that a confined program that may only read cannot lock it.
+func TestUnixListen_LockFile(t *testing.T) {
+	path := socketPath(t)
+	if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held := make(chan fs.FileMode, 1)
+	go func() {
+		defer close(held)
+		for ctx.Err() == nil {
+			if info, err := os.Lstat(listen.LockName(path)); err == nil {
+				held <- info.Mode()
+				return
+			}
+		}
+	}()
+	for len(held) == 0 {
+		if err := mustListen(t, "unix://"+path).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mode := <-held; mode != 0o200 {
+		t.Errorf("its mode is %v", mode)
+	}
+	if left := names(t, filepath.Dir(path)); left != "" {
+		t.Errorf("left behind: %s", left)
+	}
+}
+
+// Another process of this user can hold the lock for ever.
+func TestUnixDoesNotWaitForTheLockForEver(t *testing.T) {
+	path := socketPath(t)
+	holdLock(t, listen.LockName(path), os.O_WRONLY|os.O_CREATE)
 	synctest.Test(t, func(t *testing.T) {
 		_, err := listen.Listen(t.Context(), listen.URL{Scheme: listen.SchemeUnix, Path: path}, listen.Locks{})
 		expect(t, err, listen.KindSystem, "has held its lock for 10s")

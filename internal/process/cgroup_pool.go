@@ -15,19 +15,21 @@ import (
 )
 
 const (
-	// cgroupPrefix begins the names of the directories that servers make, so that a later one knows them.
-	cgroupPrefix = "execwire-"
+	// cgroupPrefix begins the names of the directories that servers make, so that a later one knows them. Before
+	// cgroupLockFile it was "execwire-": servers of both kinds must not take those of the other for leftovers.
+	cgroupPrefix = "execwire-server-"
 	// cgroupSuffixBytes are random bytes, in hexadecimal digits after the prefix.
 	cgroupSuffixBytes = 8
 	// maxFreeCgroups is how many are kept for later processes. Making one takes a third of the time of a start.
 	maxFreeCgroups = 64
 )
 
-// Cgroups makes control groups for processes, in a directory of its own that it holds a lock on: what a server left
-// behind is known by its lock being free. All methods may be called concurrently.
+// Cgroups makes control groups for processes, in a directory of its own. What a server left behind is known by its lock
+// being free. All methods may be called concurrently.
 type Cgroups struct {
 	place cgroupPlace // of the directory
-	file  *os.File    // of it, locked
+	file  *os.File    // of it
+	lock  *os.File    // see lockCgroup
 
 	mu     sync.Mutex
 	free   []string
@@ -107,54 +109,100 @@ func isCgroupName(name string) bool {
 	return ok && err == nil && len(bytes) == cgroupSuffixBytes
 }
 
-// sweepLeftover removes the directory of a server that is gone.
+// sweepLeftover removes the directory of a server that is gone. A server locks its directory before it makes the first
+// control group there. So a directory that has some and is not locked then has no server any more, and one that has
+// none is removed only as long as it has none.
 func sweepLeftover(dir string) error {
-	file, err := lockCgroup(dir)
-	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.ENOENT) {
-		return nil // its server lives, or somebody else was faster
-	} else if err != nil {
+	empty := len(cgroupChildren(dir)) == 0
+	owned, err := isCgroupLocked(dir)
+	switch {
+	case owned, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
+		return nil // its server lives, or another one was faster
+	case err != nil:
 		return err
+	case !empty:
+		return removeCgroup(dir)
 	}
-	defer file.Close()
-	return removeCgroup(dir)
+	err = unix.Rmdir(dir)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil
+	}
+	return err
 }
 
+// cgroupLockFile is the file of a directory that its server holds a lock for writing on. Only who may put processes
+// there can open it for writing, which that lock needs: a confined program, or another user, can neither take it nor
+// keep a server from having it, as anyone can a lock on the directory.
+const cgroupLockFile = "cgroup.procs"
+
+// lockCgroup makes this program the owner of a directory until the file is closed.
 func lockCgroup(dir string) (*os.File, error) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	file, err := os.OpenFile(filepath.Join(dir, cgroupLockFile), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = unix.Close(fd)
-		return nil, err
+	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
-	return os.NewFile(uintptr(fd), dir), nil
+	return file, nil
 }
 
-// makeCgroups makes and locks a directory. Somebody who sweeps may take it for a leftover before it is locked: then
-// another one is made.
+// isCgroupLocked reports whether a server owns a directory. Locks for reading, which any program can hold, do not count.
+func isCgroupLocked(dir string) (bool, error) {
+	file, err := os.Open(filepath.Join(dir, cgroupLockFile))
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	lock := unix.Flock_t{Type: unix.F_RDLCK}
+	err = unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock)
+	return lock.Type != unix.F_UNLCK, err
+}
+
+// lockTries is how many directories are made until one can be locked. A program that takes a lock for reading between
+// the two steps spoils one of them.
+const lockTries = 100
+
+// makeCgroups makes and locks a directory. Another server may take it for a leftover before it is locked: then another
+// one is made.
 func makeCgroups(parent cgroupPlace) (*Cgroups, error) {
 	_ = sweepCgroups(parent) // what does not go away harms nobody
-	for {
-		var suffix [cgroupSuffixBytes]byte
-		_, _ = rand.Read(suffix[:]) // never fails
-		name := cgroupPrefix + hex.EncodeToString(suffix[:])
-		dir := filepath.Join(parent.dir, name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
+	for try := 1; ; try++ {
+		c, err := tryCgroups(parent)
+		switch {
+		case err == nil:
+			return checkCgroups(c)
+		case try == lockTries:
+			return nil, err
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV):
 			return nil, err
 		}
-		file, err := lockCgroup(dir)
-		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.ENOENT) {
-			continue
-		} else if err != nil {
-			return nil, errors.Join(err, os.Remove(dir))
-		}
-		if _, err := os.Stat(dir); err != nil {
-			_ = file.Close()
-			continue
-		}
-		return checkCgroups(&Cgroups{place: cgroupPlace{dir: dir, name: filepath.Join(parent.name, name)}, file: file})
 	}
+}
+
+// tryCgroups fails with EAGAIN if the directory cannot be locked, and with ENOENT or ENODEV if it was removed.
+func tryCgroups(parent cgroupPlace) (*Cgroups, error) {
+	var suffix [cgroupSuffixBytes]byte
+	_, _ = rand.Read(suffix[:]) // never fails
+	name := cgroupPrefix + hex.EncodeToString(suffix[:])
+	c := &Cgroups{place: cgroupPlace{dir: filepath.Join(parent.dir, name), name: filepath.Join(parent.name, name)}}
+	if err := os.Mkdir(c.place.dir, 0o755); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.file, err = os.Open(c.place.dir); err != nil {
+		return nil, errors.Join(err, unix.Rmdir(c.place.dir))
+	}
+	if c.lock, err = lockCgroup(c.place.dir); err == nil {
+		c.next = 1
+		c.free = []string{strconv.Itoa(c.next)}
+		if err = unix.Mkdirat(c.fd(), c.free[0], 0o755); err == nil {
+			return c, nil
+		}
+		_ = c.lock.Close()
+	}
+	_, _ = c.file.Close(), unix.Rmdir(c.place.dir)
+	return nil, err
 }
 
 // checkCgroups makes sure that processes can be started in it.
@@ -225,5 +273,5 @@ func (c *Cgroups) Close() error {
 	if again {
 		return nil
 	}
-	return errors.Join(removeCgroup(c.place.dir), c.file.Close())
+	return errors.Join(removeCgroup(c.place.dir), c.file.Close(), c.lock.Close())
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/execwire/execwire/internal/leakcheck"
 )
 
@@ -237,7 +239,7 @@ func openControlGroups(t *testing.T, c *Cgroups) (n int) {
 	}
 	for _, entry := range entries {
 		target, _ := os.Readlink("/proc/self/fd/" + entry.Name())
-		if strings.HasPrefix(target, c.place.dir+"/") {
+		if strings.HasPrefix(target, c.place.dir+"/") && target != c.lock.Name() {
 			n++
 		}
 	}
@@ -314,11 +316,95 @@ func TestARestartFindsACleanPlace(t *testing.T) {
 
 func TestOnlyTheRightNamesAreServers(t *testing.T) {
 	for name, want := range map[string]bool{
-		"execwire-0123456789abcdef": true, "execwire-": false, "execwire-0123456789abcdeg": false,
-		"execwire-0123456789abcdef0": false, "execwire-0123456789abcde": false, "0123456789abcdef": false, "execwire": false,
+		"execwire-server-0123456789abcdef": true, "execwire-server-": false, "execwire-server-0123456789abcdeg": false,
+		"execwire-server-0123456789abcdef0": false, "execwire-server-0123456789abcde": false, "execwire-0123456789abcdef": false,
+		"0123456789abcdef": false, "execwire": false,
 	} {
 		if isCgroupName(name) != want {
 			t.Errorf("%q: %v", name, !want)
 		}
 	}
+}
+
+// TestCgroups_LocksOfOtherPrograms holds every lock that a program can have which may only read: it keeps no leftover
+// from being removed, and no server from starting.
+func TestCgroups_LocksOfOtherPrograms(t *testing.T) {
+	c := withCgroups(t)
+	dir, err := os.Open(c.place.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if err := SweepCgroups("auto"); err != nil {
+		t.Error(err)
+	}
+	if g := c.take(); g == nil {
+		t.Fatal("the place of a server that lives was removed")
+	}
+	lock, err := os.Open(filepath.Join(c.place.dir, cgroupLockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := c.lock.Close(); err != nil { // as the kernel does when the server ends
+		t.Fatal(err)
+	}
+	if err := unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK}); err != nil {
+		t.Fatal(err)
+	}
+	if err := SweepCgroups("auto"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(c.place.dir); !os.IsNotExist(err) {
+		t.Errorf("the place of a server that is gone is left: %v", err)
+	}
+	if err := c.file.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCgroups_FreshDirectory is one that a server has made and not locked yet. It may be removed only as long as nothing
+// is in it; its server then makes another one.
+func TestCgroups_FreshDirectory(t *testing.T) {
+	first := withCgroups(t)
+	parent := cgroupPlace{dir: filepath.Dir(first.place.dir)}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				_ = sweepCgroups(parent)
+			}
+		}
+	}()
+	for range 50 {
+		c, err := makeCgroups(parent)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		g := c.take()
+		if g == nil {
+			t.Error("the directory of a server was removed")
+			break
+		}
+		if _, err := os.Stat(filepath.Join(c.place.dir, g.name)); err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	<-swept
 }
