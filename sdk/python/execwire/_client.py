@@ -211,16 +211,17 @@ class Client:
             raise errors.UsageError("stdin and stdout are no terminal: use run() or start()")
         _terminal.flush()
         known = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
+        size = _terminal.size()
         process = self.start(
             argv,
             cwd=cwd,
             env={**known, **(env or {})},
             inherit_env=inherit_env,
-            terminal=_terminal.size(),
+            terminal=size,
             sandbox=sandbox,
         )
         with process:
-            return _terminal.attend(process)
+            return _terminal.attend(process, size)
 
     def start_detached(
         self,

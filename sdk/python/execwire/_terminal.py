@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -9,7 +10,7 @@ import sys
 import termios
 import threading
 import tty
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, Iterator
 
 from . import errors
 from ._command import TerminalSize
@@ -34,27 +35,21 @@ def size() -> TerminalSize:
     return TerminalSize(rows or 24, columns or 80)
 
 
-def attend(process: "Process") -> "Exit":
+def attend(process: "Process", started_with: TerminalSize) -> "Exit":
     """Passes keys and output between this terminal and that of a process, to its end."""
     before = termios.tcgetattr(0)
     over, wake = os.pipe()
-    resized: List[bool] = []
-    on_main = threading.current_thread() is threading.main_thread()
-    handler = None
-    if on_main:
-        handler = signal.signal(signal.SIGWINCH, lambda *_: _wake(wake, resized))
-    keys = threading.Thread(target=_pass_keys, args=(process, over, resized), daemon=True)
+    keys = threading.Thread(target=_pass_keys, args=(process, over, started_with), daemon=True)
     try:
-        tty.setraw(0)
-        keys.start()
-        for data in process.output():
-            _write(data)
-        return process.wait()
+        with _signals_to(wake):
+            tty.setraw(0)
+            keys.start()
+            for data in process.output():
+                _write(data)
+            return process.wait()
     finally:
         # First of all: what follows may be interrupted.
         termios.tcsetattr(0, termios.TCSADRAIN, before)
-        if on_main:
-            signal.signal(signal.SIGWINCH, handler or signal.SIG_DFL)
         os.close(wake)
         if keys.ident is not None:
             keys.join(_KEYS_TIMEOUT)
@@ -62,12 +57,25 @@ def attend(process: "Process") -> "Exit":
             os.close(over)
 
 
-def _wake(wake: int, resized: List[bool]) -> None:
-    resized.append(True)
+@contextlib.contextmanager
+def _signals_to(wake: int) -> Iterator[None]:
+    """Has each change of this terminal's size write to a pipe, on the main thread.
+
+    The interpreter writes there as soon as the kernel delivers the signal, to any thread.
+    A handler in Python would not do: it runs on the main thread, between two of its
+    instructions, and that thread blocks until there is output.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    os.set_blocking(wake, False)
+    handler = signal.signal(signal.SIGWINCH, lambda *_: None)
+    earlier = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
-        os.write(wake, b"x")
-    except OSError:
-        pass
+        yield
+    finally:
+        signal.set_wakeup_fd(earlier)
+        signal.signal(signal.SIGWINCH, handler or signal.SIG_DFL)
 
 
 def _write(data: bytes) -> None:
@@ -76,17 +84,18 @@ def _write(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def _pass_keys(process: "Process", over: int, resized: List[bool]) -> None:
-    """Passes keys until the end of the pipe over."""
+def _pass_keys(process: "Process", over: int, passed: TerminalSize) -> None:
+    """Passes keys and sizes until the end of the pipe over. The process has the size passed."""
     try:
         while True:
+            # Looked at first: it may have changed before anybody listened to signals.
+            if size() != passed:
+                passed = size()
+                process.resize(*passed)
             ready, _, _ = select.select([0, over], [], [])
             if over in ready:
                 if not os.read(over, 64):
                     return
-                if resized:
-                    resized.clear()
-                    process.resize(*size())
                 continue
             data = os.read(0, 4096)
             if not data:

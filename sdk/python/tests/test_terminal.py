@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 import unittest
 
 import execwire
@@ -29,62 +31,120 @@ def tearDownModule() -> None:
 
 
 PROGRAM = (
-    "import execwire, sys\n"
+    "import execwire, signal, sys\n"
     "with execwire.connect(sys.argv[1]) as client:\n"
-    "    exit = client.interactive(['sh', '-c', sys.argv[2]])\n"
-    "print('ended', exit.code)\n"
+    "    signal.pthread_sigmask(signal.SIG_BLOCK, [int(n) for n in sys.argv[3:]])\n"
+    "    exit = client.interactive([%r, '-c', sys.argv[2]])\n"
+    "print('ended', exit.code)\n" % sys.executable
+)
+
+#: Tells of its terminal. Its signals are bytes in a pipe, so that it notices them
+#: wherever they interrupt it; a shell that is just about to read would not.
+INSIDE = (
+    "import os, select, signal\n"
+    "signals, wake = os.pipe()\n"
+    "os.set_blocking(wake, False)\n"
+    "signal.set_wakeup_fd(wake)\n"
+    "for number in (signal.SIGINT, signal.SIGWINCH):\n"
+    "    signal.signal(number, lambda *_: None)\n"
+    "def size():\n"
+    "    columns, rows = os.get_terminal_size(0)\n"
+    "    print(rows, columns, flush=True)\n"
+    "size()\n"
+    "print(os.environ['TERM'], flush=True)\n"
+    "print('ready', flush=True)\n"
+    "while True:\n"
+    "    ready, _, _ = select.select([0, signals], [], [])\n"
+    "    for number in os.read(signals, 64) if signals in ready else b'':\n"
+    "        print('int', flush=True) if number == signal.SIGINT else size()\n"
+    "    if 0 in ready:\n"
+    "        line = os.read(0, 64).decode().strip()\n"
+    "        print('got', line, flush=True)\n"
+    "        if line == 'end':\n"
+    "            os._exit(6)\n"
 )
 
 
 class Terminal(TestCase):
     def test_keys_output_and_sizes_are_passed(self) -> None:
-        script = (
-            "stty size; echo $TERM; trap 'echo int' INT; trap 'stty size' WINCH; echo ready; "
-            "while :; do read line || continue; echo got $line; [ $line = end ] && exit 6; done"
-        )
-        near, far = pty.openpty()
-        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-        with subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, server.url, script],
-            env={**os.environ, "PYTHONPATH": str(SDK), "TERM": "xterm"},
-            stdin=far, stdout=far, stderr=far,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        ) as interpreter:  # fmt: skip
-            os.close(far)
-            screen = Screen(near)
+        self.talk()
+
+    def test_sizes_are_passed_whichever_thread_gets_the_signal(self) -> None:
+        # The main thread, which waits for output, is not interrupted.
+        self.talk(signal.SIGWINCH)
+
+    def talk(self, *blocked: int) -> None:
+        with Interpreter(server.url, INSIDE, *(str(int(n)) for n in blocked)) as screen:
             screen.until(b"30 100\r\nxterm\r\nready\r\n")
-            os.write(near, b"hello\r")
+            screen.type(b"hello\r")
             screen.until(b"got hello\r\n")
-            os.write(near, b"\x03")  # is for the program, and not for the interpreter
+            screen.type(b"\x03")  # is for the program, and not for the interpreter
             screen.until(b"int\r\n")
-            fcntl.ioctl(near, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+            screen.resize(40, 120)
             screen.until(b"40 120\r\n")
-            os.write(near, b"end\r")
+            screen.type(b"end\r")
             screen.until(b"ended 6\r\n")
-            interpreter.wait(LONG)
-        os.close(near)
 
     def test_it_needs_a_terminal(self) -> None:
         completed = self.run_python(PROGRAM, server.url, "true", stdin=subprocess.DEVNULL)
         self.assertIn("are no terminal", completed.stderr)
 
 
-class Screen:
-    """What came to the other end of a terminal."""
+class Interpreter:
+    """An interpreter that runs PROGRAM at a terminal, seen from the other end of it."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._text = descriptor, b""
+    def __init__(self, *argv: str) -> None:
+        self._near, far = pty.openpty()
+        self._text = b""
+        self.resize(30, 100)
+        self._process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-c", PROGRAM, *argv],
+            env={**os.environ, "PYTHONPATH": str(SDK), "TERM": "xterm"},
+            stdin=far, stdout=far, stderr=far,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(far)
+
+    def __enter__(self) -> "Interpreter":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                self._process.wait(LONG)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            os.close(self._near)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._near, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._near, keys)
 
     def until(self, text: bytes) -> None:
-        signal.alarm(int(LONG))  # against hanging
+        """Reads what is on the screen up to a text."""
+        deadline = time.monotonic() + LONG
         while text not in self._text:
-            try:
-                self._text += os.read(self._descriptor, 65536)
-            except OSError as error:  # nobody is there any more
-                raise AssertionError(f"no {text!r} in {self._text!r}") from error
+            if not self._read(deadline):
+                seen, self._text = self._text, b""
+                self._process.send_signal(signal.SIGABRT)  # shows what its threads do
+                while self._read(time.monotonic() + LONG):
+                    pass
+                raise AssertionError(f"no {text!r} in {seen!r}\n{self._text.decode()}")
         self._text = self._text.partition(text)[2]
-        signal.alarm(0)
+
+    def _read(self, deadline: float) -> bool:
+        """Reads what there is; False at the end, and when the deadline is over."""
+        ready, _, _ = select.select([self._near], [], [], max(0, deadline - time.monotonic()))
+        try:
+            data = os.read(self._near, 65536) if ready else b""
+        except OSError:  # nobody is there any more
+            data = b""
+        self._text += data
+        return len(data) > 0
 
 
 if __name__ == "__main__":
