@@ -7,9 +7,14 @@ each other, since they mostly wait.
 from __future__ import annotations
 
 import concurrent.futures
+import faulthandler
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import unittest
 from typing import Any, List, Tuple
@@ -17,7 +22,8 @@ from typing import Any, List, Tuple
 #: From how many seconds on a test is said to be slow.
 SLOW = 1.0
 WAITING = 3
-#: Against hanging, in seconds.
+#: Against hanging, in seconds: of one test, and of all of a module.
+LONGEST_TEST = 240.0
 LONGEST = 600
 
 
@@ -27,10 +33,24 @@ class Result(unittest.TextTestResult):
     def startTest(self, test: unittest.TestCase) -> None:
         self._started = time.monotonic()
         super().startTest(test)
+        self._watchdog = threading.Timer(LONGEST_TEST, _end_hung, (test.id(),))
+        self._watchdog.daemon = True
+        self._watchdog.start()
+        # Where no thread of Python runs any more.
+        faulthandler.dump_traceback_later(LONGEST_TEST + 10, exit=True)
 
     def stopTest(self, test: unittest.TestCase) -> None:
+        self._watchdog.cancel()
+        faulthandler.cancel_dump_traceback_later()
         self.durations.append((time.monotonic() - self._started, test.id()))
         super().stopTest(test)
+
+
+def _end_hung(test: str) -> None:
+    """Shows what each thread does, and ends the tests."""
+    print(f"\n{test} hangs for {LONGEST_TEST:g} s", file=sys.stderr, flush=True)
+    faulthandler.dump_traceback(all_threads=True)
+    os._exit(1)
 
 
 def run(names: List[str]) -> bool:
@@ -45,14 +65,20 @@ def run(names: List[str]) -> bool:
 
 
 def run_module(name: str) -> Tuple[str, int, str]:
-    ran = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-m", "tests", name],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LONGEST,
-    )
-    return name, ran.returncode, ran.stdout
+    # Not by a pipe, which what a hung module started may hold open.
+    with tempfile.TemporaryFile("w+") as output:
+        module = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-m", "tests", name],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            module.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            module.send_signal(signal.SIGABRT)  # shows what its threads do
+            module.wait()
+        output.seek(0)
+        return name, module.returncode, output.read()
 
 
 def run_all() -> bool:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import unittest
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SDK = ROOT / "sdk" / "python"
@@ -216,14 +216,26 @@ class TestCase(unittest.TestCase):
     def run_python(self, script: str, *argv: str, **more: object) -> "subprocess.CompletedProcess[str]":
         """Runs a script in another interpreter, as a user would."""
         environment = {**os.environ, "PYTHONPATH": str(SDK), "EXECWIRE_BIN": str(PROGRAM)}
-        return subprocess.run(
-            [sys.executable, "-c", script, *argv],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-            **more,  # type: ignore[call-overload]
-        )
+        argv = (sys.executable, "-X", "faulthandler", "-c", script, *argv)
+        return finish(argv, env=environment, **more)
+
+
+def finish(argv: Sequence[str], **more: object) -> "subprocess.CompletedProcess[str]":
+    """Runs an interpreter to its end. One that hangs fails with what its threads do, if
+    it has the option ``-X faulthandler``."""
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more  # type: ignore[call-overload]
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=LONG)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            stdout, stderr = process.communicate()
+            raise AssertionError(f"it hangs after {stdout!r}\n{stderr}") from None
+        except BaseException:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(list(argv), process.returncode, stdout, stderr)
 
 
 def eventually(holds: Callable[[], bool]) -> bool:

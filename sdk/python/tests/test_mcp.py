@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import unittest
 
-from .support import LONG, ROOT, SDK, TestCase, Wire, serve
+from .support import ROOT, SDK, TestCase, Wire, finish, serve
 
 #: Installed by scripts/install-node-packages examples/mcp.
 MCP_SERVER = ROOT / "examples" / "mcp" / "node_modules" / ".bin" / "mcp-server-filesystem"
@@ -29,12 +28,11 @@ class Mcp(TestCase):
             cutter = threading.Thread(target=cut)
             cutter.start()
             try:
-                asked = subprocess.run(
-                    [sys.executable, str(SDK / "examples" / "mcp_client.py"), wire.url,
+                asked = finish(
+                    [sys.executable, "-X", "faulthandler", str(SDK / "examples" / "mcp_client.py"), wire.url,
                      "read_text_file", json.dumps({"path": self.path("note")}),
                      "--", "node", str(MCP_SERVER), self.directory],
                     env={**os.environ, "PYTHONPATH": str(SDK)},
-                    capture_output=True, text=True, timeout=LONG,
                 )  # fmt: skip
             finally:
                 stop.set()
