@@ -69,7 +69,9 @@ type Hub struct {
 	// ExecutorStreams bounds those of one executor.
 	ExecutorStreams Count `name:"streams_per_executor" default:"4096" unit:"streams" min:"1" max:"1000000" help:"Streams that one executor has at once. Further ones are reset."`
 	// Executors bounds those that are known.
-	Executors Count `name:"executors" default:"10000" unit:"executors" min:"1" max:"1000000" help:"Executors that are known, connected or not. Further ones cannot register."`
+	Executors Count `name:"executors" default:"10000" unit:"executors" min:"1" max:"1000000" help:"Executors that are known, connected or not. For a further one the hub forgets one that is away: of the principal with the most, the one that is away longest. If none is away for url_lifetime and four times presence_interval, the registration is refused."`
+	// PrincipalExecutors bounds those of one principal.
+	PrincipalExecutors Count `name:"executors_per_principal" default:"2048" unit:"executors" min:"1" max:"1000000" help:"Of these, executors that one principal has registered. For a further one the hub forgets the principal's executor that is away longest, or refuses the registration likewise."`
 
 	// StreamGrace is how long an end may be away.
 	StreamGrace Duration `name:"stream_grace" default:"30s" unit:"duration" min:"1s" max:"1h" help:"How long an end that retransmits may be away before its streams are reset."`
@@ -78,7 +80,7 @@ type Hub struct {
 	// URLLifetime is how long URLs are good.
 	URLLifetime Duration `name:"url_lifetime" default:"5m" unit:"duration" min:"1s" max:"24h" help:"How long the URL that an executor or a harness is given lets it connect."`
 	// ExecutorRetention is how long executors are known.
-	ExecutorRetention Duration `name:"executor_retention" default:"168h" unit:"duration" min:"1m" max:"8760h" help:"How long an executor that is not connected is known, once there are as many as executors allows; one that never connected is for url_lifetime."`
+	ExecutorRetention Duration `name:"executor_retention" default:"168h" unit:"duration" min:"1m" max:"8760h" help:"How long an executor that is away is known at least, once there are as many as executors allows, if its principal has no more of them than the one whose executor needs the place. One that never connected gives way sooner."`
 	// PresenceInterval is how often executors are seen.
 	PresenceInterval Duration `name:"presence_interval" default:"15s" unit:"duration" min:"1s" max:"10m" help:"How often it is kept that a connected executor is there. One whose node has not said so for four times as long is not."`
 

@@ -131,7 +131,7 @@ func limitsOf(cfg config.Hub) rendezvousLimits {
 		FrameBytes: int64(cfg.Frame), QueueBytes: int64(cfg.Queue), PlainQueueBytes: int64(cfg.PlainQueue),
 		ConnectionQueueBytes: int64(cfg.ConnectionQueue), TotalQueueBytes: int64(cfg.TotalQueue),
 		Connections: int(cfg.PrincipalConnections), StreamsPerConnection: int(cfg.ConnectionStreams),
-		StreamsPerPrincipal: int(cfg.PrincipalStreams), StreamsPerExecutor: int(cfg.ExecutorStreams), Executors: int(cfg.Executors),
+		StreamsPerPrincipal: int(cfg.PrincipalStreams), StreamsPerExecutor: int(cfg.ExecutorStreams), Executors: int(cfg.Executors), ExecutorsPerPrincipal: int(cfg.PrincipalExecutors),
 		StreamGrace: duration(cfg.StreamGrace), StreamIdle: duration(cfg.StreamIdle), URLLifetime: duration(cfg.URLLifetime),
 		ExecutorRetention: duration(cfg.ExecutorRetention), PresenceInterval: duration(cfg.PresenceInterval),
 	}

@@ -111,19 +111,35 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 		config: config,
 		shared: &hubwide{limits: limits, clock: clock, total: &budget{most: limits.TotalQueueBytes}, streams: newTally(), counts: new(counts)},
 		registry: &registry{presence: config.Presence, limits: limits, clock: clock, node: config.Node,
-			pending: make(map[string][]registration)},
+			index: newIndex(), logger: config.Logger, pending: make(map[string][]registration)},
 		signer: signer{key: config.URLKey}, incoming: wsconn.NewBudget(limits.TotalQueueBytes),
 		sockets: newTally(), logger: config.Logger, exchanges: make(map[string]*place),
 	}
 	h.over, h.end = context.WithCancelCause(context.Background())
-	ctx, cancel := context.WithTimeoutCause(h.over, presenceTimeout, errPresenceSlow)
-	defer cancel()
-	if err := h.registry.clean(ctx); err != nil {
+	h.routes = h.newRoutes()
+	if err := h.begin(); err != nil {
+		h.end(err)
+		h.serving.Wait()
 		return nil, err
 	}
-	h.routes = h.newRoutes()
 	h.serving.Go(h.beat)
 	return h, nil
+}
+
+// begin waits until the index has what the presence has, and says of executors
+// that were connected to this node before it was started that they are not.
+func (h *Hub) begin() error {
+	ctx, cancel := context.WithTimeoutCause(h.over, presenceTimeout, errPresenceSlow)
+	defer cancel()
+	complete := make(chan struct{})
+	once := sync.OnceFunc(func() { close(complete) })
+	h.serving.Go(func() { h.registry.follow(h.over, once) })
+	select {
+	case <-complete:
+	case <-ctx.Done():
+		return fmt.Errorf("failed to list executors: %w", context.Cause(ctx))
+	}
+	return h.registry.clean(ctx)
 }
 
 // presenceTimeout bounds what is asked of the presence.
@@ -147,6 +163,7 @@ func (h *Hub) beat() {
 }
 
 func (h *Hub) tidy() {
+	h.registry.expireAll()
 	for _, p := range h.places() {
 		p.forget()
 		h.drop(p, 0)

@@ -17,6 +17,7 @@ const (
 	DefaultStreamsPerPrincipal   = 4096
 	DefaultStreamsPerExecutor    = 4096
 	DefaultExecutors             = 10_000
+	DefaultExecutorsPerPrincipal = 2048
 	DefaultStreamGrace           = 30 * time.Second
 	DefaultStreamIdle            = 2 * time.Minute
 	DefaultURLLifetime           = 5 * time.Minute
@@ -57,9 +58,13 @@ type Limits struct {
 	// have, and StreamsPerExecutor those of one executor. Further ones are reset
 	// with stream_limit. 0 is the default of each.
 	StreamsPerConnection, StreamsPerPrincipal, StreamsPerExecutor int
-	// Executors is how many executors the hub knows, connected or not. The
-	// registration of further ones is refused with 429. 0 is DefaultExecutors.
-	Executors int
+	// Executors is how many executors the hub knows, connected or not, and
+	// ExecutorsPerPrincipal how many of them one principal has registered. At either
+	// the record of an executor that is away gives way to a further one: of the
+	// principal itself at its share, of the one with the most at the total. If none
+	// is away for long enough the registration is refused with 429. 0 is
+	// DefaultExecutors and DefaultExecutorsPerPrincipal.
+	Executors, ExecutorsPerPrincipal int
 	// StreamGrace is how long an end that retransmits may be away before its
 	// streams are reset. 0 is DefaultStreamGrace.
 	StreamGrace time.Duration
@@ -70,8 +75,10 @@ type Limits struct {
 	// URLLifetime is how long the URL of a registration, or of a request to
 	// connect, lets its bearer in. 0 is DefaultURLLifetime.
 	URLLifetime time.Duration
-	// ExecutorRetention is how long an executor that is not connected is known; one
-	// that never was is for URLLifetime, when there is no room for others. 0 is DefaultExecutorRetention.
+	// ExecutorRetention is how long an executor that is not connected is known at
+	// least, if its principal has no more of them than one whose executor needs the
+	// place. One of a principal that has more, and one that never connected, is for
+	// URLLifetime. 0 is DefaultExecutorRetention.
 	ExecutorRetention time.Duration
 	// PresenceInterval is how often the hub says that a connected executor is
 	// there. 0 is DefaultPresenceInterval.
@@ -115,6 +122,7 @@ func (l Limits) withDefaults() (Limits, error) {
 		{"StreamsPerPrincipal", &l.StreamsPerPrincipal, DefaultStreamsPerPrincipal},
 		{"StreamsPerExecutor", &l.StreamsPerExecutor, DefaultStreamsPerExecutor},
 		{"Executors", &l.Executors, DefaultExecutors},
+		{"ExecutorsPerPrincipal", &l.ExecutorsPerPrincipal, DefaultExecutorsPerPrincipal},
 	} {
 		if err := orDefault(v.name, v.value, v.standard); err != nil {
 			return Limits{}, err

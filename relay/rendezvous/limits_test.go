@@ -16,7 +16,7 @@ func TestLimitsBelowZeroAreRefused(t *testing.T) {
 		"FrameBytes": {FrameBytes: -1}, "QueueBytes": {QueueBytes: -1}, "PlainQueueBytes": {PlainQueueBytes: -1},
 		"ConnectionQueueBytes": {ConnectionQueueBytes: -1}, "TotalQueueBytes": {TotalQueueBytes: -1}, "Connections": {Connections: -1},
 		"StreamsPerConnection": {StreamsPerConnection: -1}, "StreamsPerPrincipal": {StreamsPerPrincipal: -1},
-		"StreamsPerExecutor": {StreamsPerExecutor: -1}, "Executors": {Executors: -1}, "StreamGrace": {StreamGrace: -1},
+		"StreamsPerExecutor": {StreamsPerExecutor: -1}, "Executors": {Executors: -1}, "ExecutorsPerPrincipal": {ExecutorsPerPrincipal: -1}, "StreamGrace": {StreamGrace: -1},
 		"StreamIdle": {StreamIdle: -1}, "URLLifetime": {URLLifetime: -1}, "ExecutorRetention": {ExecutorRetention: -1},
 		"PresenceInterval": {PresenceInterval: -1},
 	} {

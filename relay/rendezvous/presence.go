@@ -1,11 +1,11 @@
 package rendezvous
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -29,12 +29,22 @@ type Record struct {
 	Name    string            `json:"name,omitempty"`
 	Version string            `json:"version,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	// Principal is whose share the record counts for: who connected last, or
+	// registered first while nobody did.
+	Principal string `json:"principal,omitempty"`
 	// LastSeen is when it registered, or its websocket was there last.
 	LastSeen time.Time `json:"last_seen"`
 }
 
 // ErrChanged means that somebody else has changed the record meanwhile.
 var ErrChanged = errors.New("the record was changed meanwhile")
+
+// Change is a record as it is from a revision on.
+type Change struct {
+	Record   Record // has Executor alone if it is deleted
+	Revision uint64 // later ones are higher, also those of deletions
+	Deleted  bool
+}
 
 // Presence keeps the records of executors for all nodes of a hub. A record is
 // changed by comparing its revision, so that of two registrations or
@@ -49,11 +59,12 @@ type Presence interface {
 	// Delete removes the record with that revision. The error is [ErrChanged] if
 	// there is another by now.
 	Delete(ctx context.Context, executor string, revision uint64) error
-	// Count returns how many records there are, or some more if any were deleted
-	// lately. It is cheaper than List.
-	Count(ctx context.Context) (int, error)
-	// List returns all records, by executor.
-	List(ctx context.Context) ([]Record, error)
+	// Watch calls change for every record there is, earlier changes first, then
+	// current once, and from then on change for what nodes change, this one
+	// included; of several changes of a record the last may stand for all. It
+	// returns when ctx ends, or when it cannot go on, with why. Calls are made one
+	// at a time; Watch may hold locks of the presence meanwhile.
+	Watch(ctx context.Context, change func(Change), current func()) error
 	// Close gives up what it holds. Nothing is called after it.
 	Close() error
 }
@@ -61,8 +72,9 @@ type Presence interface {
 // Memory is a [Presence] of one node, which forgets all when it ends.
 type Memory struct {
 	mu      sync.Mutex
-	last    uint64             // guarded by mu; revision
-	records map[string]revised // guarded by mu
+	last    uint64                     // guarded by mu; revision
+	records map[string]revised         // guarded by mu
+	watches map[*func(Change)]struct{} // guarded by mu, and called with it
 }
 
 type revised struct {
@@ -71,7 +83,9 @@ type revised struct {
 }
 
 // NewMemory returns a presence without records.
-func NewMemory() *Memory { return &Memory{records: make(map[string]revised)} }
+func NewMemory() *Memory {
+	return &Memory{records: make(map[string]revised), watches: make(map[*func(Change)]struct{})}
+}
 
 // Get implements [Presence].
 func (m *Memory) Get(_ context.Context, executor string) (Record, uint64, error) {
@@ -90,6 +104,7 @@ func (m *Memory) Put(_ context.Context, record Record, revision uint64) (uint64,
 	}
 	m.last++
 	m.records[record.Executor] = revised{record: record.clone(), revision: m.last}
+	m.report(Change{Record: record.clone(), Revision: m.last})
 	return m.last, nil
 }
 
@@ -101,26 +116,33 @@ func (m *Memory) Delete(_ context.Context, executor string, revision uint64) err
 		return ErrChanged
 	}
 	delete(m.records, executor)
+	m.last++
+	m.report(Change{Record: Record{Executor: executor}, Revision: m.last, Deleted: true})
 	return nil
 }
 
-// Count implements [Presence].
-func (m *Memory) Count(context.Context) (int, error) {
+// Watch implements [Presence]. Whoever changes a record calls change.
+func (m *Memory) Watch(ctx context.Context, change func(Change), current func()) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.records), nil
+	for _, r := range slices.SortedFunc(maps.Values(m.records), func(a, b revised) int { return cmp.Compare(a.revision, b.revision) }) {
+		change(Change{Record: r.record.clone(), Revision: r.revision})
+	}
+	current()
+	watch := &change
+	m.watches[watch] = struct{}{}
+	m.mu.Unlock()
+	<-ctx.Done()
+	m.mu.Lock()
+	delete(m.watches, watch)
+	m.mu.Unlock()
+	return context.Cause(ctx)
 }
 
-// List implements [Presence].
-func (m *Memory) List(context.Context) ([]Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	records := make([]Record, 0, len(m.records))
-	for _, r := range m.records {
-		records = append(records, r.record.clone())
+// report calls every watch. mu is held.
+func (m *Memory) report(c Change) {
+	for change := range m.watches {
+		(*change)(c)
 	}
-	slices.SortFunc(records, func(a, b Record) int { return strings.Compare(a.Executor, b.Executor) })
-	return records, nil
 }
 
 // Close implements [Presence].

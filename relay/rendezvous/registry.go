@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,12 +21,15 @@ type registration struct {
 }
 
 // registry gives out epochs and decides which of them is the executor. Of what
-// several nodes have to agree on it keeps nothing itself.
+// several nodes have to agree on it has a copy to count and to list, and decides by
+// the presence.
 type registry struct {
 	presence Presence
 	limits   Limits
 	clock    clock
 	node     string
+	index    *index
+	logger   *slog.Logger
 
 	mu      sync.Mutex
 	pending map[string][]registration // guarded by mu; by executor, latest epoch last
@@ -47,8 +52,9 @@ func (r *registry) change(ctx context.Context, id string, edit func(*Record) err
 		if err := edit(&record); err != nil {
 			return Record{}, err
 		}
-		switch _, err := r.presence.Put(ctx, record, revision); {
+		switch revision, err = r.presence.Put(ctx, record, revision); {
 		case err == nil:
+			r.index.apply(Change{Record: record, Revision: revision})
 			return record, nil
 		case !errors.Is(err, ErrChanged):
 			return Record{}, fmt.Errorf("failed to keep executor %s: %w", id, err)
@@ -60,12 +66,14 @@ func (r *registry) change(ctx context.Context, id string, edit func(*Record) err
 // register gives a registration its epoch. The error is a [*Refusal] if there are
 // too many executors.
 func (r *registry) register(ctx context.Context, id string, made registration) (epoch uint64, err error) {
-	if err := r.makeRoom(ctx, id); err != nil {
+	if err := r.admit(ctx, id, made.principal); err != nil {
 		return 0, err
 	}
 	now := r.clock.now()
 	record, err := r.change(ctx, id, func(record *Record) error {
-		record.Epoch++
+		if record.Epoch++; record.Epoch == 1 {
+			record.Principal = made.principal
+		}
 		if !record.Online {
 			record.LastSeen, record.Node = now, r.node
 			record.Name, record.Version, record.Labels = made.name, made.version, made.labels
@@ -73,83 +81,101 @@ func (r *registry) register(ctx context.Context, id string, made registration) (
 		return nil
 	})
 	if err != nil {
+		r.index.release(id)
 		return 0, err
 	}
 	made.epoch, made.until = record.Epoch, now.Add(r.limits.URLLifetime)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expire(now)
+	r.expire(id, now)
 	waiting := append(r.pending[id], made)
 	r.pending[id] = waiting[max(0, len(waiting)-DefaultRegistrationsPerID):]
 	return made.epoch, nil
 }
 
-// expire forgets registrations that did not connect. mu is held.
-func (r *registry) expire(now time.Time) {
-	for id, waiting := range r.pending {
-		kept := waiting[:0]
-		for _, one := range waiting {
-			if now.Before(one.until) {
-				kept = append(kept, one)
-			}
+// expire forgets registrations of an executor that did not connect. mu is held.
+func (r *registry) expire(id string, now time.Time) {
+	kept := slices.DeleteFunc(r.pending[id], func(one registration) bool { return !now.Before(one.until) })
+	if r.pending[id] = kept; len(kept) == 0 {
+		delete(r.pending, id)
+	}
+}
+
+// expireAll forgets all registrations that did not connect.
+func (r *registry) expireAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.now()
+	for id := range r.pending {
+		r.expire(id, now)
+	}
+}
+
+// admit sees to it that one more executor may be known. The error is a [*Refusal]
+// if it may not.
+func (r *registry) admit(ctx context.Context, id, principal string) error {
+	for range maxTries {
+		evicted, err := r.index.admit(id, principal, r.limits, r.clock.now())
+		if err != nil || evicted == nil {
+			return err
 		}
-		if r.pending[id] = kept; len(kept) == 0 {
-			delete(r.pending, id)
+		if err = r.evict(ctx, evicted); err == nil {
+			return nil
+		}
+		r.index.release(id)
+		if !errors.Is(err, ErrChanged) {
+			return err
+		}
+	}
+	return fmt.Errorf("failed to make place for executor %s: %w", id, errBusy)
+}
+
+// evict deletes a record that is not in the index any more, or puts it back.
+func (r *registry) evict(ctx context.Context, one *indexed) error {
+	id := one.record.Executor
+	err := r.presence.Delete(ctx, id, one.revision)
+	switch {
+	case err == nil:
+		r.logger.Info("the record of an executor gave way to another", "executor", id, "principal", one.record.Principal, "last_seen", one.record.LastSeen)
+		return nil
+	case !errors.Is(err, ErrChanged):
+		r.index.apply(Change{Record: one.record, Revision: one.revision})
+		return fmt.Errorf("failed to forget executor %s: %w", id, err)
+	}
+	record, revision, lost := r.presence.Get(ctx, id)
+	if lost != nil {
+		return fmt.Errorf("failed to look up executor %s: %w", id, lost)
+	}
+	if revision != 0 {
+		r.index.apply(Change{Record: record, Revision: revision})
+	}
+	return err
+}
+
+// follow keeps the index as the presence is until ctx ends. current is called
+// whenever all records are in it.
+func (r *registry) follow(ctx context.Context, current func()) {
+	retry := time.NewTicker(followRetry)
+	defer retry.Stop()
+	for ctx.Err() == nil {
+		r.index.restart()
+		err := r.presence.Watch(ctx, r.index.apply, func() {
+			r.index.current()
+			current()
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		r.logger.Warn("the presence of executors cannot be followed; it is tried again", "error", err.Error())
+		select {
+		case <-ctx.Done():
+		case <-retry.C:
 		}
 	}
 }
 
-// makeRoom sees to it that one more executor may be known.
-func (r *registry) makeRoom(ctx context.Context, id string) error {
-	_, revision, err := r.presence.Get(ctx, id)
-	if err != nil || revision != 0 {
-		return err
-	}
-	known, err := r.presence.Count(ctx)
-	if err != nil {
-		return fmt.Errorf("failed to count executors: %w", err)
-	}
-	if known < r.limits.Executors {
-		return nil
-	}
-	records, err := r.presence.List(ctx)
-	if err != nil {
-		return fmt.Errorf("failed to count executors: %w", err)
-	}
-	if len(records) < r.limits.Executors {
-		return nil
-	}
-	if removed, err := r.prune(ctx); err != nil || len(records)-removed < r.limits.Executors {
-		return err
-	}
-	return limitReached(codeExecutorLimit, "executors", r.limits.Executors, time.Minute)
-}
-
-// prune removes the records of executors that are away for long, and returns how
-// many those were.
-func (r *registry) prune(ctx context.Context) (removed int, err error) {
-	records, err := r.presence.List(ctx)
-	if err != nil {
-		return 0, err
-	}
-	for _, record := range records {
-		retention := r.limits.ExecutorRetention
-		if record.Connected == 0 { // and who registered last may not any more
-			retention = r.limits.URLLifetime
-		}
-		if r.online(record) || r.clock.now().Sub(record.LastSeen) < retention {
-			continue
-		}
-		current, revision, err := r.presence.Get(ctx, record.Executor)
-		if err != nil {
-			return removed, err
-		}
-		if current.Epoch == record.Epoch && r.presence.Delete(ctx, record.Executor, revision) == nil {
-			removed++
-		}
-	}
-	return removed, nil
-}
+// followRetry is the time between attempts to follow a presence.
+const followRetry = time.Second
 
 // online reports whether an executor is connected, as far as its node said so
 // lately.
@@ -170,7 +196,7 @@ func (r *registry) connect(ctx context.Context, id string, epoch uint64, url str
 			return superseded(id)
 		}
 		record.Connected, record.Online, record.Node, record.URL = epoch, true, r.node, url
-		record.Name, record.Version, record.Labels = one.name, one.version, one.labels
+		record.Principal, record.Name, record.Version, record.Labels = one.principal, one.name, one.version, one.labels
 		record.LastSeen = r.clock.now()
 		return nil
 	})
@@ -181,10 +207,12 @@ func (r *registry) connect(ctx context.Context, id string, epoch uint64, url str
 func (r *registry) take(id string, epoch uint64) (registration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expire(r.clock.now())
+	r.expire(id, r.clock.now())
 	for i, one := range r.pending[id] {
 		if one.epoch == epoch {
-			r.pending[id] = append(r.pending[id][:i:i], r.pending[id][i+1:]...)
+			if r.pending[id] = slices.Delete(r.pending[id], i, i+1); len(r.pending[id]) == 0 {
+				delete(r.pending, id)
+			}
 			return one, true
 		}
 	}
@@ -210,11 +238,7 @@ func (r *registry) see(ctx context.Context, id string, epoch uint64, online bool
 // clean says of executors that were connected to this node before it was started
 // that they are not.
 func (r *registry) clean(ctx context.Context) error {
-	records, err := r.presence.List(ctx)
-	if err != nil {
-		return fmt.Errorf("failed to list executors: %w", err)
-	}
-	for _, record := range records {
+	for _, record := range r.index.all() {
 		if !record.Online || record.Node != r.node {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,7 +19,18 @@ func newRegistry(t *testing.T, node string, presence Presence, l Limits) (*regis
 		t.Fatal(err)
 	}
 	clock := newFakeClock()
-	return &registry{presence: presence, limits: limits, clock: clock, node: node, pending: map[string][]registration{}}, clock
+	r := &registry{presence: presence, limits: limits, clock: clock, node: node, index: newIndex(), logger: slog.New(slog.DiscardHandler),
+		pending: map[string][]registration{}}
+	ctx, end := context.WithCancelCause(context.Background())
+	current := make(chan struct{})
+	var following sync.WaitGroup
+	following.Go(func() { r.follow(ctx, sync.OnceFunc(func() { close(current) })) })
+	t.Cleanup(func() {
+		end(errClosing)
+		following.Wait()
+	})
+	<-current
+	return r, clock
 }
 
 func mustRegister(t *testing.T, r *registry, id string) uint64 {
@@ -116,31 +128,6 @@ func TestURLsExpireAndCannotBeChanged(t *testing.T) {
 	}
 }
 
-func TestExecutorsThatAreAwayForLongMakeRoom(t *testing.T) {
-	r, clock := newRegistry(t, "n", NewMemory(), Limits{Executors: 2})
-	if _, err := r.connect(t.Context(), "old", mustRegister(t, r, "old"), ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.see(t.Context(), "old", 1, false); err != nil {
-		t.Fatal(err)
-	}
-	clock.advance(time.Hour)
-	if _, err := r.connect(t.Context(), "new", mustRegister(t, r, "new"), ""); err != nil {
-		t.Fatal(err)
-	}
-	_, err := r.register(t.Context(), "third", registration{})
-	expectRefusal(t, err, codeExecutorLimit)
-	mustRegister(t, r, "old") // one that is known is no further one
-	clock.advance(DefaultExecutorRetention)
-	if err := r.see(t.Context(), "new", 1, true); err != nil {
-		t.Fatal(err)
-	}
-	mustRegister(t, r, "third")
-	if records, _ := r.presence.List(t.Context()); len(records) != 2 || records[0].Executor != "new" || records[1].Executor != "third" {
-		t.Errorf("the records are %+v", records)
-	}
-}
-
 // A node that was killed said last that its executors are there.
 func TestExecutorsOfANodeThatIsGoneAreNotOnline(t *testing.T) {
 	shared := NewMemory()
@@ -218,45 +205,5 @@ func TestNodesThatShareAPresence(t *testing.T) {
 	_, body = one.ask(http.MethodGet, "/v1/executors", "ann", nil)
 	if list, _ := body["executors"].([]any); len(list) != 1 || list[0].(map[string]any)["connected"] != true {
 		t.Errorf("the list of the other node is %v", body)
-	}
-}
-
-// uncounted is a presence whose records are listed only if that must be.
-type uncounted struct {
-	*Memory
-	lists int
-}
-
-func (u *uncounted) List(ctx context.Context) ([]Record, error) {
-	u.lists++
-	return u.Memory.List(ctx)
-}
-
-// A fleet that comes for the first time is not listed for each of it, and ids that
-// never connected make room for others soon.
-func TestRoomForExecutors(t *testing.T) {
-	presence := &uncounted{Memory: NewMemory()}
-	r, clock := newRegistry(t, "n", presence, Limits{Executors: 3})
-	for _, id := range []string{"a", "b", "c", "a"} {
-		mustRegister(t, r, id)
-	}
-	if presence.lists != 0 {
-		t.Errorf("the executors were listed %d times", presence.lists)
-	}
-	if _, err := r.connect(t.Context(), "a", 1, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.see(t.Context(), "a", 1, false); err != nil {
-		t.Fatal(err)
-	}
-	_, err := r.register(t.Context(), "d", registration{principal: "fleet"})
-	expectRefusal(t, err, codeExecutorLimit)
-	clock.advance(DefaultURLLifetime)
-	mustRegister(t, r, "d")
-	mustRegister(t, r, "e")
-	_, err = r.register(t.Context(), "f", registration{principal: "fleet"})
-	expectRefusal(t, err, codeExecutorLimit)
-	if _, revision, err := presence.Get(t.Context(), "a"); err != nil || revision == 0 {
-		t.Errorf("one that was connected is not known any more: %v", err)
 	}
 }

@@ -243,12 +243,8 @@ func (h *Hub) list(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := h.config.Presence.List(r.Context())
-	if err != nil {
-		return nil, err
-	}
 	list := []listed{}
-	for _, record := range records {
+	for _, record := range h.registry.index.all() {
 		if !member.MayActAs(record.Executor) && !member.MayConnectTo(record.Executor) {
 			continue
 		}

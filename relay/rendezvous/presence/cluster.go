@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
-
-	"github.com/execwire/execwire/relay/rendezvous"
 )
 
 // What nodes of a cluster call it and themselves.
@@ -63,9 +59,4 @@ func splitAddress(address string) (host string, port int, err error) {
 		return "", 0, &AddressError{Address: address, Err: fmt.Errorf("a host and a port from 1 to 65535 are needed")}
 	}
 	return host, int(number), nil
-}
-
-func sorted(records []rendezvous.Record) []rendezvous.Record {
-	slices.SortFunc(records, func(a, b rendezvous.Record) int { return strings.Compare(a.Executor, b.Executor) })
-	return records
 }

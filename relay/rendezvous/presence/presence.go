@@ -225,39 +225,37 @@ func changed(err error) error {
 	return err
 }
 
-// Count implements [rendezvous.Presence].
-func (n *NATS) Count(ctx context.Context) (int, error) {
-	status, err := n.bucket.Status(ctx)
+// Watch implements [rendezvous.Presence].
+func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), current func()) error {
+	watch, err := n.bucket.WatchAll(ctx)
 	if err != nil {
-		return 0, err
-	}
-	return int(status.Values()), nil // with the markers of what was deleted
-}
-
-// List implements [rendezvous.Presence].
-func (n *NATS) List(ctx context.Context) ([]rendezvous.Record, error) {
-	watch, err := n.bucket.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, err
+		return err
 	}
 	defer watch.Stop()
-	var records []rendezvous.Record
 	for {
 		select {
-		case entry := <-watch.Updates():
-			if entry == nil {
-				return sorted(records), nil
+		case entry, more := <-watch.Updates():
+			switch {
+			case !more:
+				return errWatchEnded
+			case entry == nil:
+				current()
+			case entry.Operation() != jetstream.KeyValuePut:
+				change(rendezvous.Change{Record: rendezvous.Record{Executor: entry.Key()}, Revision: entry.Revision(), Deleted: true})
+			default:
+				record, err := decode(entry)
+				if err != nil {
+					return err
+				}
+				change(rendezvous.Change{Record: record, Revision: entry.Revision()})
 			}
-			record, err := decode(entry)
-			if err != nil {
-				return nil, err
-			}
-			records = append(records, record)
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }
+
+var errWatchEnded = errors.New("the embedded NATS server has ended the watch")
 
 // Close stops the server and waits for it.
 func (n *NATS) Close() error {

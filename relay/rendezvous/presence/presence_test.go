@@ -82,11 +82,8 @@ func TestRecordsAreChangedByRevision(t *testing.T) {
 		if _, err := p.Put(ctx, record("B", 7), 0); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := p.Count(ctx); err != nil || n != 2 {
-			t.Errorf("there are %d, %v", n, err)
-		}
-		if list, err := p.List(ctx); err != nil || !reflect.DeepEqual(list, []rendezvous.Record{record("B", 7), record("a", 2)}) {
-			t.Errorf("the list is %+v, %v", list, err)
+		if all := records(t, p); !reflect.DeepEqual(all, map[string]rendezvous.Record{"B": record("B", 7), "a": record("a", 2)}) {
+			t.Errorf("the records are %+v", all)
 		}
 		if err := p.Delete(ctx, "a", second); err != nil {
 			t.Fatal(err)
@@ -94,11 +91,67 @@ func TestRecordsAreChangedByRevision(t *testing.T) {
 		if r, revision, err := p.Get(ctx, "a"); err != nil || revision != 0 {
 			t.Errorf("what was deleted is %+v at %d, %v", r, revision, err)
 		}
-		if list, err := p.List(ctx); err != nil || len(list) != 1 {
-			t.Errorf("the list is %+v, %v", list, err)
+		if all := records(t, p); len(all) != 1 {
+			t.Errorf("the records are %+v", all)
 		}
 		if _, err := p.Put(ctx, record("a", 1), 0); err != nil {
 			t.Errorf("what was deleted cannot be made again: %v", err)
+		}
+	})
+}
+
+// records are those that a watch begins with.
+func records(t *testing.T, p rendezvous.Presence) map[string]rendezvous.Record {
+	t.Helper()
+	ctx, cancel := context.WithCancel(soon(t))
+	all := map[string]rendezvous.Record{}
+	err := p.Watch(ctx, func(c rendezvous.Change) {
+		if !c.Deleted {
+			all[c.Record.Executor] = c.Record
+		}
+	}, cancel)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the watch ended with %v", err)
+	}
+	return all
+}
+
+// A watch has the changes in the order of their revisions, and the last of each
+// record, deletions too.
+func TestWatch_EndsUpWithTheLatestChange(t *testing.T) {
+	each(t, func(t *testing.T, p rendezvous.Presence) {
+		ctx, cancel := context.WithCancel(soon(t))
+		changes, current := make(chan rendezvous.Change, 10), make(chan struct{})
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			_ = p.Watch(ctx, func(c rendezvous.Change) { changes <- c }, sync.OnceFunc(func() { close(current) }))
+		})
+		defer watching.Wait()
+		defer cancel()
+		<-current
+		first, err := p.Put(ctx, record("a", 1), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := p.Put(ctx, record("a", 2), first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Delete(ctx, "a", second); err != nil {
+			t.Fatal(err)
+		}
+		known := map[uint64]rendezvous.Record{first: record("a", 1), second: record("a", 2)}
+		for last := uint64(0); ; {
+			got := <-changes
+			if got.Revision <= last || got.Record.Executor != "a" {
+				t.Errorf("%+v came after revision %d", got, last)
+			}
+			if last = got.Revision; got.Deleted {
+				break
+			}
+			if !reflect.DeepEqual(got.Record, known[got.Revision]) {
+				t.Errorf("%+v came, want %+v", got, known[got.Revision])
+			}
 		}
 	})
 }
