@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/execwire/execwire/internal/testcert"
 )
 
 // otherUser is a user of this host that no server of the tests is run as.
@@ -187,5 +189,47 @@ func TestLoopback_RefusedConnectionsTakeNoPlace(t *testing.T) {
 				t.Errorf("%s beside refused connections: %+v", d, got)
 			}
 		}
+	}
+}
+
+// Encryption is no credential either.
+func TestLoopback_OtherUsersAreRefusedThroughTLS(t *testing.T) {
+	binary := publicExecwire(t)
+	dir := publicDir(t)
+	authority := testcert.NewAuthority(t)
+	certificate, key := authority.Issue("server").Write(t, dir, "server")
+	ca := testcert.WriteFile(t, filepath.Join(dir, "ca.pem"), authority.PEM)
+	if err := os.Chmod(ca, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	server := newCommand("serve", "--listen", "grpcs://127.0.0.1:0", "--listen", "wss://127.0.0.1:0")
+	server.Env = append(server.Env, "EXECWIRE_TLS_CERTIFICATE_FILE="+certificate, "EXECWIRE_TLS_KEY_FILE="+key)
+	server.listen(t, 2)
+	for _, url := range server.urls {
+		args := []string{"run", "--server", url, "--tls-ca", ca, "--", "echo", "ran"}
+		expectRefused(t, url, otherUser, as(otherUser, binary, args...).complete(t, nil))
+		if got := run(t, nil, args...); got != (result{stdout: "ran\n"}) {
+			t.Errorf("%s by the server's own user: %+v", url, got)
+		}
+	}
+}
+
+// A user without a number in the user namespace of the server is nobody there, also
+// if the setting names the number that stands for such users.
+func TestLoopback_UsersOutsideTheUserNamespaceAreRefused(t *testing.T) {
+	binary := publicExecwire(t)
+	server := newCommand("serve", "--listen", "grpc://127.0.0.1:0")
+	server.Env = append(server.Env, "EXECWIRE_LOOPBACK_USERS=65534")
+	one := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	server.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: one, GidMappings: one}
+	server.listen(t, 1)
+	for _, uid := range []uint32{otherUser, nobody} {
+		got := as(uid, binary, server.through(tcpDoor, "--", "true")...).complete(t, nil)
+		if got.code != 125 || !strings.Contains(got.stderr, "user namespace") || !strings.Contains(got.stderr, "loopback_users") {
+			t.Errorf("by uid %d: %+v", uid, got)
+		}
+	}
+	if got := run(t, nil, server.through(tcpDoor, "--", "echo", "ran")...); got != (result{stdout: "ran\n"}) {
+		t.Errorf("by the server's own user: %+v", got)
 	}
 }
