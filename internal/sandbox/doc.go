@@ -9,7 +9,7 @@
 //
 // The program gets no new privileges (set-user-id bits mean nothing), no capabilities (also of root), none of this
 // process's descriptors, and a seccomp filter that refuses ptrace, the memory of other processes, io_uring, mounts,
-// namespaces, keys, BPF, the kernel's log, putting input into a terminal, and calls that are newer than it. If the
+// namespaces, keys, BPF, the kernel's log, putting input into a terminal, leases, and calls that are newer than it. If the
 // network is restricted it also refuses sockets of every family, and connect, bind, listen, accept and addressed
 // sends; stream socket pairs stay. The filter is loaded, and signals are unblocked, by a starter of a few hundred
 // bytes that every confined program begins as: see starter.go.
@@ -40,8 +40,8 @@
 // writes, the filter therefore refuses all such changes, inside the writable places too. Other processes are seen but
 // not touched: no signals, and nothing of their memory, environment, root or descriptors. The filter refuses what Landlock
 // does not fence: the limits and priorities of others (of other threads too), System V and POSIX message queues,
-// semaphores and shared memory. No terminals can be made, and
-// /dev/shm is as it is outside.
+// semaphores and shared memory. No terminals can be made. Where a plan lets the root be read, a rule grants each thing in
+// it but /dev: of the machine's devices only those that harm nobody are granted, and those that a policy names one by one.
 //
 // # What no backend does
 //

@@ -29,6 +29,7 @@ type stage struct {
 	Shared int    // the number of a segment of shared memory
 	Setuid string // the path of this program, owned by root and with the set-user-id bit
 	Cgroup string // a control group
+	Pty    string // the path of a terminal of the server's
 }
 
 const secret = "the server's secret"

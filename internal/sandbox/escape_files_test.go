@@ -15,6 +15,25 @@ import (
 )
 
 var fileAttempts = map[string]attempt{
+	"take a lease": {make: func(s stage) error {
+		return reading(s.outside(), func(fd int) error {
+			_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
+			return err
+		})
+	}},
+	"be notified of a directory": {make: func(s stage) error {
+		return reading(filepath.Dir(s.outside()), func(fd int) error {
+			_, err := unix.FcntlInt(uintptr(fd), unix.F_NOTIFY, dnModify)
+			return err
+		})
+	}},
+	"read another terminal": {make: func(s stage) error {
+		fd, err := unix.Open(s.Pty, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	}},
 	"write":                {make: func(s stage) error { return write(s.outside()) }},
 	"truncate":             {make: func(s stage) error { return os.Truncate(s.outside(), 0) }},
 	"open and truncate":    {make: func(s stage) error { f, err := os.Create(s.outside()); _ = f.Close(); return err }},
@@ -157,3 +176,6 @@ func mountAttempt(args []string) int {
 }
 
 func init() { testproc.Register("sandbox-mount", mountAttempt) }
+
+// dnModify is DN_MODIFY, which package unix does not have.
+const dnModify = 0x2

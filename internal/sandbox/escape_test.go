@@ -19,6 +19,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/testproc"
@@ -139,6 +140,11 @@ func newAttemptServer(backend Backend, dir, setuid string) (*attemptServer, erro
 	if _, err := unix.SysvShmAttach(s.stage.Shared, 0, 0); err != nil {
 		return nil, err
 	}
+	master, slave, err := pty.Open()
+	if err != nil {
+		return nil, err
+	}
+	s.open, s.stage.Pty = append(s.open, master, slave), slave.Name()
 	queue, err := unix.BytePtrFromString(s.stage.Queue)
 	if err != nil {
 		return nil, err

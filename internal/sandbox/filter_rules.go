@@ -22,7 +22,7 @@ type filterKind struct {
 func (k filterKind) program() []unix.SockFilter { return compile(k.rules()) }
 
 func (k filterKind) rules() []filterRule {
-	rules := slices.Concat(refuseAll(alwaysRefused), refuseAll(archRefused), namespaceRules, terminalRules)
+	rules := slices.Concat(refuseAll(alwaysRefused), refuseAll(archRefused), namespaceRules, terminalRules, leaseRules)
 	if k.network {
 		rules = slices.Concat(rules, refuseAll(networkRefused), networkRules)
 	}
@@ -87,6 +87,15 @@ var terminalRules = []filterRule{
 }
 
 const tioclinux = 0x541c
+
+// leaseRules refuse leases, with which a program that may only read a file stops whoever opens it for writing, for as
+// long as /proc/sys/fs/lease-break-time, and signals of changes in a directory. inotify tells of those too, and has limits.
+var leaseRules = []filterRule{
+	{call: unix.SYS_FCNTL, answer: answerRefused, when: []condition{{arg: 1, is: oneOf, values: []uint32{unix.F_SETLEASE, unix.F_NOTIFY, setDelegation}}}},
+}
+
+// setDelegation is F_SETDELEG, which later kernels have: leases of directories.
+const setDelegation = 1040
 
 // networkRefused are needed by nobody who has only stream socket pairs.
 var networkRefused = []uintptr{

@@ -97,6 +97,11 @@ func TestFilterAnswers(t *testing.T) {
 		{always, seen{call: unix.SYS_IOCTL, args: []uint64{0, high | unix.TIOCSTI}}, answerRefused}, // the kernel looks at 32 bits
 		{always, seen{call: unix.SYS_IOCTL, args: []uint64{0, tioclinux}}, answerRefused},
 		{always, seen{call: unix.SYS_IOCTL, args: []uint64{unix.TIOCSTI, unix.TCGETS}}, answerAllow},
+		{always, seen{call: unix.SYS_FCNTL, args: []uint64{0, unix.F_SETLEASE}}, answerRefused},
+		{always, seen{call: unix.SYS_FCNTL, args: []uint64{0, high | unix.F_NOTIFY}}, answerRefused},
+		{always, seen{call: unix.SYS_FCNTL, args: []uint64{0, setDelegation}}, answerRefused},
+		{always, seen{call: unix.SYS_FCNTL, args: []uint64{unix.F_SETLEASE, unix.F_SETFL}}, answerAllow},
+		{always, seen{call: unix.SYS_FCNTL, args: []uint64{0, unix.F_GETLEASE}}, answerAllow},
 		{always, seen{call: unix.SYS_SOCKET, args: []uint64{unix.AF_INET}}, answerAllow},
 		{always, seen{call: unix.SYS_FCHMODAT}, answerAllow},
 		{network, seen{call: unix.SYS_SOCKET, args: []uint64{unix.AF_UNIX, unix.SOCK_STREAM}}, answerRefused},

@@ -3,6 +3,8 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
 	"unsafe"
 
@@ -30,6 +32,10 @@ const landlockABI = 6
 
 // landlockDevices are open to every program, as far as they exist.
 var landlockDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+
+// landlockListed can be listed where a policy grants them, and no more: bubblewrap has a /dev of its own. What a policy
+// names below them is granted.
+var landlockListed = []string{"/dev", "/dev/pts"}
 
 // checkLandlock tells why Landlock cannot be used at all.
 func checkLandlock() error {
@@ -149,10 +155,38 @@ func (e *landlock) fill(rules int, p Program) error {
 		if err != nil {
 			return failed(NotStarted, s.path, "is not what it was when the policy was resolved", err)
 		}
-		err = addRule(rules, place, rights)
+		switch {
+		case s.path == "/" && s.access == AccessRead:
+			err = grantRoot(rules, place, rights)
+		case slices.Contains(landlockListed, s.path):
+			err = addRule(rules, place, unix.LANDLOCK_ACCESS_FS_READ_DIR)
+		default:
+			err = addRule(rules, place, rights)
+		}
 		_ = unix.Close(place)
 		if err != nil {
 			return failed(NotStarted, s.path, "cannot be granted", err)
+		}
+	}
+	if err := e.grantDevices(rules); err != nil {
+		return err
+	}
+	return e.grantProcess(rules, p)
+}
+
+// grantDevices grants what is open to every program, and what the plan names in /dev and reads no less of around it.
+func (e *landlock) grantDevices(rules int) error {
+	for _, r := range e.plan.sorted() {
+		if !within(r.path, "/dev") || slices.Contains(landlockListed, r.path) || r.access != AccessRead || r.isMissing() {
+			continue
+		}
+		place, err := openSame(r.path, r.is)
+		if err == nil {
+			err = addRule(rules, place, landlockRead)
+			_ = unix.Close(place)
+		}
+		if err != nil {
+			return failed(NotStarted, r.path, "cannot be granted", err)
 		}
 	}
 	for _, device := range landlockDevices {
@@ -166,7 +200,33 @@ func (e *landlock) fill(rules int, p Program) error {
 			return failed(NotStarted, device, "cannot be granted", err)
 		}
 	}
-	return e.grantProcess(rules, p)
+	return nil
+}
+
+// grantRoot grants rights at everything in the open root directory but /dev, which can only be listed: what is below the
+// root would include the terminals of others. What comes into being there later is not granted.
+func grantRoot(rules, root int, rights uint64) error {
+	if err := addRule(rules, root, unix.LANDLOCK_ACCESS_FS_READ_DIR); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Name() == "dev" || entry.Type() == os.ModeSymlink {
+			continue // a link grants nothing, and what it points to has a rule
+		}
+		place, err := unix.Openat(root, entry.Name(), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = addRule(rules, place, rights)
+			_ = unix.Close(place)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("%s: %w", entry.Name(), err)
+		}
+	}
+	return nil
 }
 
 // grantProcess grants what every program has in bubblewrap too: /proc, the terminal that it was given, and its own file.
