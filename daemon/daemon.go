@@ -24,6 +24,7 @@ import (
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/internal/syslimit"
 	"github.com/execwire/execwire/relay/executor"
 	"github.com/execwire/execwire/server"
 )
@@ -124,8 +125,11 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		sandboxes.Close()
 		return nil, err
 	}
+	syslimit.MakeThreads(serverThreads)
 	supervisor := process.NewSupervisor(process.Config{
 		Cgroups:         cgroups,
+		UserProcesses:   reserveProcesses(cfg, syslimit.System{}, cgroups),
+		OOMScoreAdjust:  int(cfg.OOMScoreAdjust),
 		AdoptOrphans:    opts.AdoptOrphans,
 		StdinQueueBytes: int(cfg.StdinQueue),
 		MaxWriteBytes:   int(cfg.StdinWrite),

@@ -11,6 +11,7 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/internal/syslimit"
 )
 
 // ForwardOptions is what a forward needs beside its configuration.
@@ -67,6 +68,7 @@ func NewForward(cfg config.Config, server *client.Transport, opts ForwardOptions
 // to the server that is lost, or does not come about, ends the one of its client
 // and no other; clients connect again when they like.
 func (f *Forward) Serve(ctx context.Context) error {
+	syslimit.MakeThreads(passerThreads)
 	doors, err := f.open(ctx)
 	if err != nil {
 		return err

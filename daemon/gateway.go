@@ -13,6 +13,7 @@ import (
 
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/internal/syslimit"
 	"github.com/execwire/execwire/server"
 )
 
@@ -95,6 +96,7 @@ func isReady(conn *grpc.ClientConn) bool {
 // why. A client on the standard streams ends them for good; if they are the only
 // door, Serve then returns nil.
 func (g *Gateway) Serve(ctx context.Context) error {
+	syslimit.MakeThreads(passerThreads)
 	doors, err := g.opener.open(ctx)
 	if err != nil {
 		return err

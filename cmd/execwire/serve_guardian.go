@@ -4,15 +4,21 @@ import (
 	"errors"
 
 	"github.com/execwire/execwire/internal/process"
+	"github.com/execwire/execwire/internal/syslimit"
 )
 
 // errUnguarded is why a server stops whose guardian was killed. Nobody would
 // end its processes if it went on and were killed, too.
 var errUnguarded = errors.New("the guardian was killed, so the server has ended all processes and stopped: start it again")
 
+// guardianThreads are made in advance, so that processes are killed also when the system
+// has no threads left.
+const guardianThreads = 8
+
 // guard runs the server in a process of its own and stays as its guardian. It
 // ends as the server does.
 func guard(cgroups string, readsInput bool) error {
+	syslimit.MakeThreads(guardianThreads)
 	code, err := process.Guard(cgroups, readsInput)
 	switch {
 	case code == 0 && err == nil:

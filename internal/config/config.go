@@ -114,6 +114,10 @@ type Config struct {
 
 	// Cgroup is whether and where control groups are used.
 	Cgroup string `name:"cgroup" default:"auto" unit:"choice" help:"Whether processes get control groups of their own, which makes killing them certain: auto uses a writable cgroup v2 tree if there is one, off does without, and a path (of a directory in such a tree) uses that or refuses to start."`
+	// ReservedProcesses are those that users' processes do not get.
+	ReservedProcesses Count `name:"reserved_processes" default:"256" unit:"processes" min:"0" max:"100000" help:"Processes and threads that the server keeps for itself of those that its control group (pids.max) and its user (RLIMIT_NPROC) may have, at most half of them. Processes share the rest: by a control group of their own where cgroup gives them one with the controller pids, else by a lower RLIMIT_NPROC. 0 reserves none."`
+	// OOMScoreAdjust has processes killed before the server.
+	OOMScoreAdjust Count `name:"oom_score_adjust" default:"500" unit:"points" min:"0" max:"1000" help:"What is added to the server's oom_score_adj for processes, up to 1000, so that the kernel kills them and not the server when memory runs out. 0 adds nothing."`
 	// Guardian is whether serve runs under a guardian.
 	Guardian string `name:"guardian" default:"on" unit:"choice" help:"Whether execwire serve runs under a guardian that ends all processes should the server be killed: on or off."`
 	// DirectExec is whether direct commands are started.

@@ -101,11 +101,13 @@ func (s *Spec) validateLimits() error {
 }
 
 // applyLimits gives a child its limits. It stopped when it executed its program, traced by this thread, and goes on
-// when they are set; if one cannot be it is killed, for the caller to reap.
-func (s *Spec) applyLimits(pid int) error {
+// when they are set, and the restraint beside them; if one cannot be it is killed, for the caller to reap.
+func (s *Spec) applyLimits(pid int, beside restraint) error {
 	alive, err := awaitStop(pid)
 	if err == nil && alive {
-		err = s.setLimits(pid)
+		if err = s.setLimits(pid); err == nil {
+			beside.apply(pid)
+		}
 	}
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)

@@ -179,11 +179,11 @@ func (s *Supervisor) forkExec(spec *Spec, what sandbox.Program, group *cgroup) (
 	if pidfd < 0 {
 		return child{}, disown(pid, errors.New("the kernel has no pidfds; Linux 5.4 or later is needed"))
 	}
-	if spec.limited() {
-		if err := spec.applyLimits(pid); err != nil {
-			_ = unix.Close(pidfd)
-			return child{}, disown(pid, err)
-		}
+	if !spec.limited() {
+		s.restraint.apply(pid)
+	} else if err := spec.applyLimits(pid, s.restraint); err != nil {
+		_ = unix.Close(pidfd)
+		return child{}, disown(pid, err)
 	}
 	file, err := pollable(pidfd, "pidfd")
 	if err != nil {

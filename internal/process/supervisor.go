@@ -28,6 +28,13 @@ type Config struct {
 	// hide. Children of this program in another session than its own then count as descendants of processes, are
 	// reaped, and may be killed: set it only if nothing else in the program starts such children.
 	AdoptOrphans bool
+	// UserProcesses is the RLIMIT_NPROC of processes, so that this program can have more
+	// than they. It is set right after the fork: what a process has forked before is
+	// looked for among its descendants. Default 0: that of this program.
+	UserProcesses uint64
+	// OOMScoreAdjust is added to this program's oom_score_adj for processes, up to 1000,
+	// so that they are killed before it when memory runs out. Default 0.
+	OOMScoreAdjust int
 }
 
 func (c Config) withDefaults() Config {
@@ -47,6 +54,7 @@ func (c Config) withDefaults() Config {
 type Supervisor struct {
 	config    Config
 	inherited inherited
+	restraint restraint
 	adopts    bool
 	ended     func() // what Close does once at its end
 
@@ -72,6 +80,7 @@ func NewSupervisor(config Config) *Supervisor {
 	s := &Supervisor{
 		config:         config.withDefaults(),
 		inherited:      shedInherited(),
+		restraint:      newRestraint(config),
 		groupsByNumber: !canSignalGroups(),
 		processes:      make(map[*Process]struct{}),
 		idle:           make(chan struct{}),

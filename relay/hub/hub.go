@@ -16,6 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/secretfile"
+	"github.com/execwire/execwire/internal/syslimit"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
@@ -76,6 +77,10 @@ const (
 	maxRequestHeader   = 64 << 10
 )
 
+// threads are made in advance: the runtime ends a program that needs one when the system
+// has none left.
+const threads = 32
+
 // keepAliveQuestions is how often the kernel asks within keepalive_timeout.
 const keepAliveQuestions = 3
 
@@ -89,6 +94,7 @@ var errStopTakesLong = errors.New("requests are still being answered")
 // routed are told, and Serve returns nil when nothing is left. If a listener
 // cannot be opened nothing is served and the error says why. It is called once.
 func (h *Hub) Serve(ctx context.Context) error {
+	syslimit.MakeThreads(threads)
 	listeners, err := h.openAll(ctx)
 	if err != nil {
 		return err

@@ -1,0 +1,155 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// Users of the tests below, whom nobody else is: the system counts what a user has.
+const (
+	bombedUser = 61120 + iota
+	pidsUser
+)
+
+// bomb forks as often as the system lets it, in every process that it has become, and
+// goes on when one has ended.
+const bomb = `import os, time
+while True:
+    try:
+        os.fork()
+    except OSError:
+        time.sleep(0.01)`
+
+// A server at the limit of processes of its user lives, answers, and ends the process
+// that has taken them all.
+func TestServer_AtTheLimitOfProcesses_LivesAndEndsTheBomb(t *testing.T) {
+	slow(t)
+	for _, tc := range []struct {
+		name   string
+		user   int
+		full   int // tasks of the user when the bomb can get no more, or nearly
+		launch func(t *testing.T) *command
+	}{
+		{"rlimit", bombedUser, 85, func(t *testing.T) *command {
+			return serveAs(t, bombedUser, "ulimit -u 120")
+		}},
+		{"pids cgroup", pidsUser, 145, func(t *testing.T) *command {
+			return serveAs(t, pidsUser, "echo $$ > "+pidsCgroup(t, 150)+"/cgroup.procs")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := tc.launch(t)
+			conn := dial(t, "tcp", server.address(tcpDoor))
+			processes := execwirev1.NewProcessServiceClient(conn)
+			start := func(id string, argv ...string) error {
+				_, err := processes.StartProcess(testContext(t), &execwirev1.StartProcessRequest{ProcessId: id,
+					Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
+						Direct: &execwirev1.DirectCommand{Argv: argv, WorkingDirectory: "/", Env: environment()}}}})
+				return err
+			}
+			if err := start("bomb", "/usr/bin/python3", "-c", bomb); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the bomb has what it can get", func() bool { return tasksOf(tc.user) >= tc.full })
+			files := execwirev1.NewFileSystemServiceClient(conn)
+			expectServed(t, start, files)
+			answer, err := processes.TerminateProcess(testContext(t), &execwirev1.TerminateProcessRequest{ProcessId: "bomb",
+				Termination: &execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}}})
+			if err != nil {
+				t.Fatalf("the bomb cannot be ended: %v", err)
+			}
+			t.Logf("ended by %v, verified: %v", answer.GetMethod(), answer.GetVerifiedEmpty())
+			if err := start("after", "/bin/true"); err != nil {
+				t.Errorf("a start after the bomb was ended: %v", err)
+			}
+			if server.ProcessState != nil {
+				t.Error("the server has ended")
+			}
+		})
+	}
+}
+
+// expectServed makes many calls at once that need threads. Starts may be refused.
+func expectServed(t *testing.T, start func(id string, argv ...string) error, files execwirev1.FileSystemServiceClient) {
+	t.Helper()
+	var calls sync.WaitGroup
+	for i := range 256 {
+		calls.Go(func() {
+			if err := start(fmt.Sprint("many-", i), "/bin/true"); err != nil && status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("a start at the limit = %v, want RESOURCE_EXHAUSTED", err)
+			}
+		})
+		calls.Go(func() {
+			if _, err := files.ReadFile(testContext(t), &execwirev1.ReadFileRequest{Path: "/proc/self/smaps"}); err != nil {
+				t.Errorf("a file cannot be read: %v", err)
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// tasksOf counts the processes and threads of a user.
+func tasksOf(user int) (tasks int) {
+	for _, k := range everybody() {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.pid))
+		var threads int
+		owned := false
+		for line := range strings.Lines(string(text)) {
+			if n, err := fmt.Sscanf(line, "Threads: %d", &threads); n == 1 && err == nil {
+				continue
+			}
+			owned = owned || strings.HasPrefix(line, fmt.Sprintf("Uid:\t%d\t", user))
+		}
+		if owned {
+			tasks += threads
+		}
+	}
+	return tasks
+}
+
+// serveAs runs a server as another user, after a script that root executes.
+func serveAs(t *testing.T, user int, script string) *command {
+	t.Helper()
+	binary := filepath.Join(publicDir(t), "execwire")
+	copyFile(t, execwire, binary)
+	script += fmt.Sprintf(`; exec setpriv --reuid=%d --regid=%[1]d --clear-groups "$0" "$@"`, user)
+	c := prepare(exec.Command("/bin/sh", "-c", script, binary, "serve", "--listen", "grpc://127.0.0.1:0"))
+	c.listen(t, 1)
+	return c
+}
+
+// pidsCgroup makes a group of the pids controller that may have so many processes and
+// threads, and returns its directory.
+func pidsCgroup(t *testing.T, most int) string {
+	t.Helper()
+	parent := "/sys/fs/cgroup"
+	if _, err := os.Stat("/sys/fs/cgroup/pids/cgroup.procs"); err == nil {
+		parent = "/sys/fs/cgroup/pids" // cgroup v1
+	}
+	dir, err := os.MkdirTemp(parent, "execwire-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		eventually(t, "the control group is empty", func() bool {
+			err := os.Remove(dir)
+			return err == nil || errors.Is(err, os.ErrNotExist)
+		})
+	})
+	if err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(most)), 0); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
