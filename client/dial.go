@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -81,8 +82,11 @@ func (e *URLError) Error() string {
 // wss://HOST:PORT is a server of the exec-server protocol, ours or the reference,
 // and stdio:COMMAND starts one: a command line without a shell, for which
 // [WithLaunchCommand] is exact. It ends with the client, and the client with it:
-// package execserver says what the protocol has no words for. It blocks until the server has answered, the first
-// attempt has failed ([*DialError]), or ctx is done. A token is shown by calls
+// package execserver says what the protocol has no words for. It blocks until the server has answered, it is
+// known that none can ([*DialError]), or ctx is done. Nothing that listens, a refusal and
+// an answer that is not gRPC are known at once. A connection that is lost before the
+// server has answered is made again until ctx is done, for 30 seconds if ctx has no
+// deadline. A token is shown by calls
 // only, so a wrong one is told by the first of them; to a relay it is shown in
 // connecting. A connection that is lost
 // later is made again when it is needed. The caller closes the client.
@@ -123,18 +127,55 @@ func connect(ctx context.Context, rawURL string, options []Option) (*grpc.Client
 	for _, option := range options {
 		option(&config)
 	}
+	bound := ctx
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		bound, cancel = context.WithTimeout(ctx, connectPatience)
+		defer cancel()
+	}
+	var wait backoff.Backoff
+	for last := error(nil); ; {
+		conn, dialer, err := config.attempt(ctx, endpoint)
+		if err == nil {
+			return conn, dialer, nil
+		}
+		// A server that is gone after it was there is being started again.
+		again := isTransient(err) || last != nil && errors.Is(err, syscall.ECONNREFUSED)
+		if ctx.Err() == nil {
+			last = err
+		}
+		if again && wait.Wait(bound, 0) {
+			continue
+		}
+		var credential *CredentialError
+		switch {
+		case errors.As(err, &credential):
+			return nil, nil, err
+		case ctx.Err() != nil && last != nil:
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), last)
+		}
+		return nil, nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
+	}
+}
+
+// connectPatience is for how long connections are made again that are lost before the
+// server has answered, if the caller does not say.
+const connectPatience = 30 * time.Second
+
+// attempt connects once, and blocks until the server has answered.
+func (c *dialConfig) attempt(ctx context.Context, endpoint endpoint) (*grpc.ClientConn, *recordingDialer, error) {
 	dialer := &recordingDialer{endpoint: endpoint}
-	grpcOptions, err := config.dialOptions(dialer)
+	options, err := c.dialOptions(dialer)
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := grpc.NewClient("passthrough:///"+endpoint.authority, grpcOptions...)
+	conn, err := grpc.NewClient("passthrough:///"+endpoint.authority, options...)
 	if err != nil {
-		return nil, nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
+		return nil, nil, err
 	}
 	if err := waitReady(ctx, conn, dialer); err != nil {
 		_ = conn.Close() // the reason for closing is the better error
-		return nil, nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
+		return nil, nil, err
 	}
 	return conn, dialer, nil
 }
@@ -267,20 +308,24 @@ func (d *recordingDialer) record(err error) {
 	d.err = err
 }
 
-func (d *recordingDialer) lastError() error {
+// lastError is why the last attempt failed. It may ask the server.
+func (d *recordingDialer) lastError(ctx context.Context) error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.err != nil && d.endpoint.relay != "":
-		return explainHubTLS(d.err, d.endpoint.tls)
-	case d.err != nil:
-		return explainTLS(d.err, "grpc")
-	case d.endpoint.relay != "":
-		return errors.New("the executor does not speak gRPC")
-	case d.endpoint.network == "tcp" && !d.endpoint.tls:
-		return errors.New("something listens there, but it does not speak gRPC, or only with TLS (grpcs://)")
+	err := d.err
+	d.mu.Unlock()
+	switch relay, lost := d.endpoint.relay != "", isLost(err); {
+	case relay && lost && !d.endpoint.tls && !d.speaksTLS(ctx):
+		return err
+	case relay && err != nil:
+		return explainHubTLS(err, d.endpoint.tls)
+	case d.endpoint.tls && !relay && lost && d.speaksPlain(ctx):
+		return &TLSError{Fix: "what listens there does not speak TLS: if it is on this host, dial grpc://", Err: err}
+	case err != nil:
+		return explainTLS(err, "grpc")
+	case d.endpoint.tls && !relay:
+		return d.notGRPC() // the end of the connection would have been recorded
 	}
-	return errors.New("something listens there, but it does not speak gRPC")
+	return d.probe(ctx)
 }
 
 // waitReady connects and returns nil once the server has answered.
@@ -295,7 +340,9 @@ func waitReady(ctx context.Context, conn *grpc.ClientConn, dialer *recordingDial
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return dialer.lastError()
+			return dialer.lastError(ctx)
+		case connectivity.Idle:
+			conn.Connect() // it answered, and the connection was lost
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return context.Cause(ctx)
