@@ -14,12 +14,13 @@ import grpc
 from . import _terminal, errors
 from ._backoff import REPEAT_WITHIN
 from ._command import TerminalSize, duration, start_request
-from ._connect import TLSFiles, open_transport
+from ._connect import open_transport
 from ._events import Event, EventLog
 from ._exit import Completed, Exit
 from ._follow import follow
 from ._owner import Owner
 from ._process import Input, Process, Terminated, graceful, terminate
+from ._tls import TLSFiles
 from ._transport import Transport
 from ._wait import Wait, wait
 from .files import Files
@@ -543,8 +544,9 @@ def connect(
     machine's, ``cert_file`` and ``key_file`` what to show, all as PEM.
 
     A connection that is lost later is made again when it is needed. Raises ConnectError
-    after ``timeout`` seconds or when the first attempt fails, UsageError and
-    CredentialError.
+    after ``timeout`` seconds, UsageError and CredentialError. Nothing that listens, a
+    refusal and an answer that is not gRPC raise at once; a connection that is lost before
+    the server has answered is made again.
     """
     tls = TLSFiles(ca_file, cert_file, key_file)
     transport = open_transport(

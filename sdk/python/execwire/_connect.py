@@ -5,16 +5,16 @@ from __future__ import annotations
 import ipaddress
 import os
 import queue
-import socket
-import ssl
 import time
 import urllib.parse
-from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Tuple
 
 import grpc
 
+from ._backoff import Backoff
+from ._probe import Verdict, probe
 from ._program import forward, serve
+from ._tls import TLSFiles
 from ._token import Authenticator, TokenFile, check_token
 from ._transport import Transport
 from .errors import ConnectError, CredentialError, UsageError
@@ -44,15 +44,6 @@ _OPTIONS: List[Tuple[str, Any]] = [
 ]
 
 
-@dataclass(frozen=True)
-class TLSFiles:
-    """Certificates, as files with PEM."""
-
-    ca_file: Optional[str] = None
-    cert_file: Optional[str] = None
-    key_file: Optional[str] = None
-
-
 def open_transport(
     url: str,
     *,
@@ -67,7 +58,7 @@ def open_transport(
         raise UsageError("give token or token_file, not both")
     parts = _parse(url)
     on_close: List[Callable[[], None]] = []
-    target, secure, authority = "", False, ""
+    target, secure, authority, helper_url = "", False, "", ""
     if parts.scheme in ("relay+ws", "relay+wss", ""):
         if token is not None:
             raise UsageError("a relay takes its token from a file: give token_file")
@@ -76,7 +67,8 @@ def open_transport(
         else:
             helper = serve(program)
         on_close.append(helper.close)
-        target, token_file = "unix:" + urllib.parse.urlsplit(helper.url).path, None
+        helper_url = helper.url
+        target, token_file = "unix:" + urllib.parse.urlsplit(helper_url).path, None
     elif parts.scheme == "unix":
         target = "unix:" + urllib.parse.unquote(parts.path)
     else:
@@ -86,12 +78,9 @@ def open_transport(
         source = _token_source(token, token_file)
         if source is not None and authority and not secure:
             _check_private(authority)
-        channel = _channel(target, secure, tls)
-        try:
-            _wait_ready(channel, url or "local:", parts, tls, timeout)
-        except BaseException:
-            channel.close()
-            raise
+        # The helper's socket is what answers for a relay and for a server of one's own.
+        asked = urllib.parse.urlsplit(helper_url) if helper_url else parts
+        channel = _connected(target, secure, tls, url or "local:", asked, timeout)
     except BaseException:
         for end in on_close:
             end()
@@ -198,53 +187,63 @@ def _pem(path: Optional[str]) -> Optional[bytes]:
         raise CredentialError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _wait_ready(
-    channel: grpc.Channel,
+def _connected(
+    target: str,
+    secure: bool,
+    tls: TLSFiles,
     url: str,
     parts: urllib.parse.SplitResult,
-    tls: TLSFiles,
     timeout: float,
-) -> None:
-    """Returns once the server has answered, or raises why the first attempt failed."""
-    states: "queue.Queue[grpc.ChannelConnectivity]" = queue.Queue()
+) -> grpc.Channel:
+    """Returns a channel once the server has answered.
+
+    A connection that is lost before that is made again until the timeout is over. What
+    will not change by that raises at once.
+    """
     deadline = time.monotonic() + timeout
+    backoff, lost = Backoff(), ""
+    while True:
+        channel = _channel(target, secure, tls)
+        ready = False
+        try:
+            ready = _is_ready(channel, deadline)
+        finally:
+            if not ready:
+                channel.close()
+        if ready:
+            return channel
+        left = deadline - time.monotonic()
+        verdict = probe(parts, tls, left) if left > 0 else Verdict(lost or "no answer", True)
+        # A server that is gone after it was there is being started again.
+        again = verdict.transient or verdict.refused and lost
+        pause = min(backoff.next(0), deadline - time.monotonic())
+        if not again:
+            raise ConnectError(f"failed to reach {url}: {verdict.why}")
+        if pause <= 0:
+            raise ConnectError(f"failed to reach {url}: {verdict.why} after {timeout:g} s")
+        lost = verdict.why
+        time.sleep(pause)
+
+
+def _is_ready(channel: grpc.Channel, deadline: float) -> bool:
+    """Whether the first attempt to connect succeeds. Blocks until that is known."""
+    states: "queue.Queue[grpc.ChannelConnectivity]" = queue.Queue()
     channel.subscribe(states.put, try_to_connect=True)
+    begun = False
     try:
         while True:
             state = states.get(timeout=max(0.0, deadline - time.monotonic()))
             if state is grpc.ChannelConnectivity.READY:
-                return
+                return True
             if state in (
                 grpc.ChannelConnectivity.TRANSIENT_FAILURE,
                 grpc.ChannelConnectivity.SHUTDOWN,
             ):
-                raise ConnectError(f"failed to reach {url}: {_why(parts, tls)}")
+                return False
+            if state is grpc.ChannelConnectivity.IDLE and begun:
+                return False  # it was ready for a moment
+            begun = state is grpc.ChannelConnectivity.CONNECTING
     except queue.Empty:
-        raise ConnectError(f"failed to reach {url}: no answer after {timeout:g} s") from None
+        return False
     finally:
         channel.unsubscribe(states.put)
-
-
-def _why(parts: urllib.parse.SplitResult, tls: TLSFiles) -> str:
-    """Finds out why a server cannot be reached, which gRPC does not tell."""
-    try:
-        if parts.scheme in ("grpc", "grpcs"):
-            host = parts.hostname or ""
-            with socket.create_connection((host, parts.port or 0), 5) as connection:
-                if parts.scheme == "grpcs":
-                    context = ssl.create_default_context(cafile=tls.ca_file)
-                    if tls.cert_file is not None:
-                        context.load_cert_chain(tls.cert_file, tls.key_file)
-                    with context.wrap_socket(connection, server_hostname=host):
-                        pass
-        elif parts.scheme == "unix":
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(5)
-                connection.connect(parts.path)
-    except ssl.SSLCertVerificationError as error:
-        return f"its certificate is not good: {error.verify_message}; ca_file names whom to trust"
-    except OSError as error:
-        return error.strerror or str(error)
-    if parts.scheme == "grpc":
-        return "something listens there, but it does not speak gRPC, or only with TLS (grpcs://)"
-    return "something listens there, but it does not speak gRPC"

@@ -107,19 +107,23 @@ class Wire:
                 near, _ = self._listener.accept()
             except OSError:
                 return
-            try:
-                far = socket.create_connection(self._target)
-            except OSError:
+            self.pass_on(near)
+
+    def pass_on(self, near: socket.socket) -> None:
+        """Passes on a connection that was made, also elsewhere."""
+        try:
+            far = socket.create_connection(self._target)
+        except OSError:
+            near.close()
+            return
+        with self._lock:
+            if not self._open:
                 near.close()
-                continue
-            with self._lock:
-                if not self._open:
-                    near.close()
-                    far.close()
-                    continue
-                self._pairs += [near, far]
-            self._start(self._copy, near, far, False)
-            self._start(self._copy, far, near, True)
+                far.close()
+                return
+            self._pairs += [near, far]
+        self._start(self._copy, near, far, False)
+        self._start(self._copy, far, near, True)
 
     def _copy(self, source: socket.socket, to: socket.socket, back: bool) -> None:
         try:
@@ -150,7 +154,7 @@ class Wire:
             for s in sockets:
                 if s in self._pairs:
                     self._pairs.remove(s)
-                    _reset(s)
+                    reset(s)
 
     def cut(self) -> None:
         """Cuts all connections. New ones can be made."""
@@ -158,7 +162,7 @@ class Wire:
             if self._pairs:
                 self.cuts += 1
             for s in self._pairs:
-                _reset(s)
+                reset(s)
             self._pairs = []
 
     def block(self) -> None:
@@ -194,7 +198,7 @@ class Wire:
         self.close()
 
 
-def _reset(s: socket.socket) -> None:
+def reset(s: socket.socket) -> None:
     try:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         s.shutdown(socket.SHUT_RDWR)

@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import unittest
+from typing import Callable
 
 import execwire
 
-from .support import HUB, LONG, PROGRAM, SDK, Program, TestCase, alive, eventually, serve
+from .support import HUB, LONG, PROGRAM, SDK, Program, TestCase, Wire, alive, eventually, reset, serve
 
 
 def setUpModule() -> None:
@@ -120,6 +122,38 @@ class Doors(TestCase):
             self.assertTrue(eventually(lambda: not any(alive(pid) for pid in pids)))
 
 
+class Raw:
+    """Serves connections, one after the other, by a function that has their number."""
+
+    def __init__(self, take: Callable[[int, socket.socket], object]) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"grpc://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connections = 0
+        self._take = take
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            try:
+                self._take(self.connections - 1, connection)
+            except OSError:
+                connection.close()  # the client was faster
+
+    def __enter__(self) -> "Raw":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(LONG)
+
+
 class Executor:
     """A server behind a hub."""
 
@@ -185,6 +219,45 @@ class Refused(TestCase):
             execwire.connect(f"unix://{self.path('nothing')}")
         with self.assertRaisesRegex(execwire.ConnectError, "failed to start"):
             execwire.launch(program="/no/such/program")
+
+    def test_an_answer_that_is_not_grpc(self) -> None:
+        answers = {b"HTTP/1.1 400 Bad Request\r\n\r\n", b"220 mail.example.com ESMTP\r\n"}
+
+        def say(s: socket.socket, answer: bytes) -> None:
+            s.sendall(answer)
+            s.shutdown(socket.SHUT_WR)
+            while s.recv(4096):  # a close with unread bytes is a reset, which can overtake the answer
+                pass
+            s.close()
+
+        for answer in answers:
+            with Raw(lambda _, s, a=answer: say(s, a)) as raw:
+                # Not " after 120 s".
+                with self.assertRaisesRegex(execwire.ConnectError, r"does not speak gRPC.*\(grpcs://\)$"):
+                    execwire.connect(raw.url, timeout=LONG)
+
+    def test_a_server_that_ends_every_connection(self) -> None:
+        with Raw(lambda _, s: s.close()) as raw:
+            with self.assertRaisesRegex(execwire.ConnectError, "is lost before.* after 0.5 s"):
+                execwire.connect(raw.url, timeout=0.5)
+
+    def test_connections_that_are_lost_before_the_answer_are_made_again(self) -> None:
+        def half_a_frame(s: socket.socket) -> None:
+            s.sendall(bytes((0, 0, 6, 4, 0, 0, 0, 0, 0, 0)))
+            reset(s)
+
+        with serve() as server:
+            for name, end in {
+                "reset": reset,
+                "closed": socket.socket.close,
+                "closed when the client has greeted": lambda s: (s.recv(24), s.close()),
+                "reset after the first frame": half_a_frame,
+            }.items():
+                with self.subTest(name), Wire(server.url) as wire:
+                    with Raw(lambda n, s, e=end: e(s) if n < 4 else wire.pass_on(s)) as raw:
+                        with execwire.connect(raw.url) as client:
+                            self.assertEqual(client.run(["echo", "hi"]).text, "hi\n")
+                        self.assertGreater(raw.connections, 4)
 
     def test_tokens_stay_here(self) -> None:
         token = self.path("token")
