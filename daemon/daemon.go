@@ -90,6 +90,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.RetainedTotal = config.Bytes(retainedTotal(cfg, syslimit.System{}))
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -15,3 +15,6 @@ func (d *Daemon) Services() map[string]grpc.ServiceInfo {
 
 // SetLinger changes how long either end of a forward has when the other one is gone.
 func (f *Forward) SetLinger(linger time.Duration) { f.linger = linger }
+
+// RetainedTotal is how much output is kept of all processes.
+var RetainedTotal = retainedTotal

@@ -33,3 +33,21 @@ func reserveProcesses(cfg config.Config, system syslimit.System, groups *process
 	}
 	return 0
 }
+
+// retainedMost is the most output that is kept of all processes unless a setting says so.
+const retainedMost = 2 << 30
+
+// retainedTotal is how much output is kept of all processes: what the setting says, or a
+// quarter of the memory that this program may have, and at least what two processes need.
+// Processes and files in the page cache are in the same memory.
+func retainedTotal(cfg config.Config, system syslimit.System) int64 {
+	if cfg.RetainedTotal != 0 {
+		return int64(cfg.RetainedTotal)
+	}
+	total := int64(retainedMost)
+	if memory, _ := system.Memory(); memory > 0 {
+		total = min(total, int64(memory/4))
+	}
+	const snapshots = 4 // head and tail of two streams
+	return max(total, 2*(int64(cfg.RetainedOutput)+snapshots*int64(cfg.Snapshot)))
+}

@@ -1,12 +1,10 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -46,7 +44,7 @@ func TestServer_AtTheLimitOfProcesses_LivesAndEndsTheBomb(t *testing.T) {
 			return serveAs(t, bombedUser, "ulimit -u 120")
 		}},
 		{"pids cgroup", pidsUser, 145, func(t *testing.T) *command {
-			return serveAs(t, pidsUser, "echo $$ > "+pidsCgroup(t, 150)+"/cgroup.procs")
+			return serveAs(t, pidsUser, "echo $$ > "+newTestGroup(t, "pids", map[string]string{"pids.max": "150"})+"/cgroup.procs")
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -128,28 +126,4 @@ func serveAs(t *testing.T, user int, script string) *command {
 	c := prepare(exec.Command("/bin/sh", "-c", script, binary, "serve", "--listen", "grpc://127.0.0.1:0"))
 	c.listen(t, 1)
 	return c
-}
-
-// pidsCgroup makes a group of the pids controller that may have so many processes and
-// threads, and returns its directory.
-func pidsCgroup(t *testing.T, most int) string {
-	t.Helper()
-	parent := "/sys/fs/cgroup"
-	if _, err := os.Stat("/sys/fs/cgroup/pids/cgroup.procs"); err == nil {
-		parent = "/sys/fs/cgroup/pids" // cgroup v1
-	}
-	dir, err := os.MkdirTemp(parent, "execwire-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		eventually(t, "the control group is empty", func() bool {
-			err := os.Remove(dir)
-			return err == nil || errors.Is(err, os.ErrNotExist)
-		})
-	})
-	if err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(most)), 0); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/execwire/execwire/internal/syslimit"
 )
 
 const (
@@ -32,9 +35,27 @@ type memory struct {
 	trims   sync.WaitGroup
 }
 
-// keepMemory sets the collector up. It is to be closed.
+// memoryVariable is where the runtime reads its limit of memory.
+const memoryVariable = "GOMEMLIMIT"
+
+// keepMemory sets the collector up. Unless the environment limits it, this program gets
+// half of the memory that it and its processes may have. It is to be closed.
 func keepMemory() *memory {
-	return &memory{slack: make([]byte, collectorSlack), trim: debug.FreeOSMemory}
+	slack := int64(collectorSlack)
+	if most, _ := (syslimit.System{}).Memory(); most > 0 {
+		limit, less := memoryShare(most)
+		if slack = less; os.Getenv(memoryVariable) == "" {
+			debug.SetMemoryLimit(limit)
+		}
+	}
+	return &memory{slack: make([]byte, slack), trim: debug.FreeOSMemory}
+}
+
+// memoryShare returns the limit for the runtime where there is so much memory in all, and
+// how large the slack is, which counts as used there and is not.
+func memoryShare(most uint64) (limit, slack int64) {
+	slack = min(collectorSlack, int64(most/16))
+	return int64(most/2) + slack, slack
 }
 
 // changed says that something may have become garbage. It never blocks and may

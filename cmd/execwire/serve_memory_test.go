@@ -66,3 +66,16 @@ func heapResident() int64 {
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapSys - stats.HeapReleased)
 }
+
+func TestMemoryShare_IsHalf(t *testing.T) {
+	const mib = 1 << 20
+	for most, want := range map[uint64][2]int64{
+		64 * mib:   {36 * mib, 4 * mib},
+		512 * mib:  {288 * mib, 32 * mib},
+		8192 * mib: {4128 * mib, 32 * mib},
+	} {
+		if limit, slack := memoryShare(most); limit != want[0] || slack != want[1] {
+			t.Errorf("of %d bytes: %d and %d, want %d", most, limit, slack, want)
+		}
+	}
+}

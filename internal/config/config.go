@@ -94,7 +94,7 @@ type Config struct {
 	// SessionsTotal bounds the sessions of all principals.
 	SessionsTotal Count `name:"sessions_total" default:"10000" unit:"sessions" min:"1" max:"10000000" help:"Leased sessions of all principals together."`
 	// RetainedTotal bounds what is kept of all processes.
-	RetainedTotal Bytes `name:"retained_output_bytes_total" default:"2GiB" unit:"bytes" min:"64MiB" max:"1024GiB" help:"Output kept of all processes of the server. A process that has not closed counts as much as may be kept of it; records of closed ones that nobody owns give way to new processes, oldest first."`
+	RetainedTotal Bytes `name:"retained_output_bytes_total" default:"0" unit:"bytes" min:"0" max:"1024GiB" help:"Output kept of all processes of the server. 0 is a quarter of the memory that the server may have, by its control groups and of the machine, and 2GiB at most. A process that has not closed counts as much as may be kept of it; records of closed ones that nobody owns give way to new processes, oldest first."`
 	// Spool bounds what is spooled for a session.
 	Spool Bytes `name:"spool_bytes" default:"256MiB" unit:"bytes" min:"1MiB" max:"1024GiB" help:"Output that is spooled to a file for one session while nobody is attached to it."`
 	// SpoolDirectory is where that file is.
@@ -117,7 +117,7 @@ type Config struct {
 	// ReservedProcesses are those that users' processes do not get.
 	ReservedProcesses Count `name:"reserved_processes" default:"256" unit:"processes" min:"0" max:"100000" help:"Processes and threads that the server keeps for itself of those that its control group (pids.max) and its user (RLIMIT_NPROC) may have, at most half of them. Processes share the rest: by a control group of their own where cgroup gives them one with the controller pids, else by a lower RLIMIT_NPROC. 0 reserves none."`
 	// OOMScoreAdjust has processes killed before the server.
-	OOMScoreAdjust Count `name:"oom_score_adjust" default:"500" unit:"points" min:"0" max:"1000" help:"What is added to the server's oom_score_adj for processes, up to 1000, so that the kernel kills them and not the server when memory runs out. 0 adds nothing."`
+	OOMScoreAdjust Count `name:"oom_score_adjust" default:"1000" unit:"points" min:"0" max:"1000" help:"What is added to the server's oom_score_adj for processes, up to 1000 in all, so that the kernel kills them before the server when memory runs out: with 1000 always, the largest first; with less a process is killed instead of the server if it has more than the server less so many thousandths of the memory. 0 adds nothing."`
 	// Guardian is whether serve runs under a guardian.
 	Guardian string `name:"guardian" default:"on" unit:"choice" help:"Whether execwire serve runs under a guardian that ends all processes should the server be killed: on or off."`
 	// DirectExec is whether direct commands are started.
@@ -237,6 +237,10 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxGrace < c.DefaultGrace {
 		return &Error{Setting: "max_grace", Problem: "is below default_grace", Fix: "raise it to at least " + time.Duration(c.DefaultGrace).String()}
+	}
+	if c.RetainedTotal != 0 && c.RetainedTotal < c.RetainedOutput {
+		return &Error{Setting: "retained_output_bytes_total", Problem: "is below retained_output_bytes_per_process",
+			Fix: "raise it to at least " + c.RetainedOutput.String() + ", or write 0"}
 	}
 	if c.StdinQueue < c.StdinWrite {
 		return &Error{Setting: "stdin_queue_bytes", Problem: "is below stdin_write_bytes", Fix: "raise it to at least " + c.StdinWrite.String()}
