@@ -140,8 +140,11 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		DefaultGrace:    time.Duration(cfg.DefaultGrace),
 		MaxGrace:        time.Duration(cfg.MaxGrace),
 		ClosedRetention: time.Duration(cfg.ClosedRetention),
+		UnseenRetention: time.Duration(cfg.UnseenRetention),
 		OnChange:        opts.OnChange,
 		Logger:          opts.Logger,
+
+		UnseenPerPrincipal:   int(cfg.UnseenProcesses),
 
 		ProcessesPerSession:  int(cfg.Processes),
 		SessionsPerPrincipal: int(cfg.Sessions),
@@ -198,6 +201,8 @@ func limits(cfg config.Config) server.Limits {
 		DefaultGrace:    time.Duration(cfg.DefaultGrace),
 		MaxGrace:        time.Duration(cfg.MaxGrace),
 		ClosedRetention: time.Duration(cfg.ClosedRetention),
+		UnseenRetention: time.Duration(cfg.UnseenRetention),
+		UnseenProcesses: int(cfg.UnseenProcesses),
 		ShutdownGrace:   time.Duration(cfg.ShutdownGrace),
 		MaxWait:         time.Duration(cfg.MaxWait),
 		Processes:       int(cfg.Processes),

@@ -71,6 +71,17 @@ func (s *Server) findFor(ctx context.Context, sessionID, processID string, acces
 	return sess.Process(processID)
 }
 
+// seen notes that the answer of a call carries the exit of a process. An answer
+// whose caller is gone carries nothing.
+func seen(ctx context.Context, p *session.Process) {
+	if ctx.Err() != nil {
+		return
+	}
+	if principal, err := caller(ctx); err == nil {
+		p.Seen(principal)
+	}
+}
+
 // caller is the name of the principal that makes a call.
 func caller(ctx context.Context) (string, error) {
 	principal, err := auth.FromContext(ctx)

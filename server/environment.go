@@ -93,6 +93,7 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 		DefaultGrace:           durationpb.New(l.DefaultGrace),
 		MaxGrace:               durationpb.New(l.MaxGrace),
 		ClosedProcessRetention: durationpb.New(l.ClosedRetention),
+		UnseenProcessRetention: durationpb.New(l.UnseenRetention),
 		ShutdownGrace:          durationpb.New(l.ShutdownGrace),
 		MaxWait:                durationpb.New(l.MaxWait),
 
@@ -101,6 +102,9 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 		SessionsTotal:            uint64(l.SessionsTotal),
 		RetainedOutputBytesTotal: uint64(l.RetainedTotal),
 		SpoolBytes:               uint64(l.Spool),
+
+		UnseenProcessesPerPrincipal: uint64(l.UnseenProcesses),
+
 		StreamsPerConnection:     uint64(l.Streams),
 		HeaderListBytes:          uint64(l.HeaderList),
 		HttpRequestsPerPrincipal: uint64(l.HTTPRequests),

@@ -93,9 +93,13 @@ func (s *processService) WatchProcess(req *execwirev1.WatchProcessRequest, strea
 		return err
 	}
 	defer reader.Close()
-	return forward(stream.Context(), p, reader, func(events []*execwirev1.ProcessEvent) error {
+	err = forward(stream.Context(), p, reader, func(events []*execwirev1.ProcessEvent) error {
 		return stream.Send(&execwirev1.WatchProcessResponse{Events: events})
 	})
+	if err == nil {
+		seen(stream.Context(), p)
+	}
+	return err
 }
 
 // watchLossless paces the process by the flow control of the stream: what the
@@ -161,6 +165,9 @@ func (s *processService) ReadOutput(ctx context.Context, req *execwirev1.ReadOut
 		LastSeq:      stats.LastSeq,
 		Exit:         toExit(p),
 		Closed:       stats.Closed,
+	}
+	if resp.Closed && resp.NextAfterSeq == resp.LastSeq {
+		seen(ctx, p)
 	}
 	return resp, nil
 }

@@ -84,12 +84,16 @@ func (s *processService) TerminateProcess(ctx context.Context, req *execwirev1.T
 	if err != nil {
 		return nil, err
 	}
-	return &execwirev1.TerminateProcessResponse{
+	resp := &execwirev1.TerminateProcessResponse{
 		WasRunning:    result.WasRunning,
 		Exit:          toExit(p),
 		Method:        toMethod(result.Method),
 		VerifiedEmpty: result.Verified,
-	}, nil
+	}
+	if resp.Exit != nil {
+		seen(ctx, p)
+	}
+	return resp, nil
 }
 
 // GetProcess implements the RPC.

@@ -37,14 +37,14 @@ type Limits struct {
 	// Uploads how many of them each principal may have.
 	UploadRetention time.Duration
 	Uploads         int
-	// DefaultGrace, MaxGrace and ClosedRetention are reported only; the session
-	// registry enforces them.
-	DefaultGrace, MaxGrace, ClosedRetention time.Duration
+	// DefaultGrace, MaxGrace, ClosedRetention and UnseenRetention are reported only;
+	// the session registry enforces them.
+	DefaultGrace, MaxGrace, ClosedRetention, UnseenRetention time.Duration
 	// ShutdownGrace is reported only.
 	ShutdownGrace time.Duration
-	// Processes, Sessions, SessionsTotal, RetainedTotal and Spool are reported
-	// only; the session registry enforces them.
-	Processes, Sessions, SessionsTotal, RetainedTotal, Spool int
+	// Processes, Sessions, SessionsTotal, RetainedTotal, Spool and UnseenProcesses
+	// are reported only; the session registry enforces them.
+	Processes, Sessions, SessionsTotal, RetainedTotal, Spool, UnseenProcesses int
 	// Streams and HeaderList are reported only; the transport enforces them.
 	Streams, HeaderList int
 	// HTTPRequests and HTTPHead are reported only; package httpclient enforces them.

@@ -36,7 +36,9 @@ func (s *processService) WaitProcess(ctx context.Context, req *execwirev1.WaitPr
 	if err != nil {
 		return nil, err
 	}
-	resp.Process = toProcess(p)
+	if resp.Process = toProcess(p); resp.Process.GetExit() != nil {
+		seen(ctx, p)
+	}
 	return resp, nil
 }
 

@@ -94,7 +94,7 @@ type Config struct {
 	// SessionsTotal bounds the sessions of all principals.
 	SessionsTotal Count `name:"sessions_total" default:"10000" unit:"sessions" min:"1" max:"10000000" help:"Leased sessions of all principals together."`
 	// RetainedTotal bounds what is kept of all processes.
-	RetainedTotal Bytes `name:"retained_output_bytes_total" default:"0" unit:"bytes" min:"0" max:"1024GiB" help:"Output kept of all processes of the server. 0 is a quarter of the memory that the server may have, by its control groups and of the machine, and 2GiB at most. A process that has not closed counts as much as may be kept of it; records of closed ones that nobody owns give way to new processes, oldest first."`
+	RetainedTotal Bytes `name:"retained_output_bytes_total" default:"0" unit:"bytes" min:"0" max:"1024GiB" help:"Output kept of all processes of the server. 0 is a quarter of the memory that the server may have, by its control groups and of the machine, and 2GiB at most. A process that has not closed counts as much as may be kept of it; records of closed ones that nobody owns give way to new processes, first those whose exit was seen, oldest first."`
 	// Spool bounds what is spooled for a session.
 	Spool Bytes `name:"spool_bytes" default:"256MiB" unit:"bytes" min:"1MiB" max:"1024GiB" help:"Output that is spooled to a file for one session while nobody is attached to it."`
 	// SpoolDirectory is where that file is.
@@ -156,8 +156,12 @@ type Config struct {
 	DefaultGrace Duration `name:"default_grace" default:"30s" unit:"duration" min:"0s" max:"24h" help:"How long a process that lost its owner is kept before it is terminated, unless the owner asked for another time."`
 	// MaxGrace bounds what an owner may ask for.
 	MaxGrace Duration `name:"max_grace" default:"24h" unit:"duration" min:"0s" max:"720h" help:"The longest grace an owner may ask for. At least default_grace."`
-	// ClosedRetention is how long records of closed processes stay.
-	ClosedRetention Duration `name:"closed_process_retention" default:"30s" unit:"duration" min:"0s" max:"24h" help:"How long the record of a closed process is kept, its id taken and its output readable."`
+	// ClosedRetention is how long records of closed processes stay whose exit was seen.
+	ClosedRetention Duration `name:"closed_process_retention" default:"30s" unit:"duration" min:"0s" max:"24h" help:"How long the record of a closed process is kept once its exit was seen, its id taken and its output readable."`
+	// UnseenRetention is how long the others stay.
+	UnseenRetention Duration `name:"unseen_process_retention" default:"1h" unit:"duration" min:"0s" max:"24h" help:"How long the record of a closed process is kept whose exit nobody has seen, as that of a detached one. Never less than closed_process_retention."`
+	// UnseenProcesses is how many of those each principal may have.
+	UnseenProcesses Count `name:"unseen_processes_per_principal" default:"1000" unit:"processes" min:"0" max:"1000000" help:"Closed processes of one principal whose exit nobody has seen that are kept for longer than closed_process_retention. Beyond it the oldest are kept for that long only."`
 	// MaxWait bounds one blocking call.
 	MaxWait Duration `name:"max_wait" default:"10m" unit:"duration" min:"1s" max:"24h" help:"The longest wait of one ReadOutput or WaitProcess."`
 	// ShutdownGrace is how long processes may go on after SIGTERM.

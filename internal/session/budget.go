@@ -15,23 +15,28 @@ import (
 // eventlog.Limits.MaxHeldBytes, but counted once the process has closed.
 //
 // When there is no room for a new process, records of those that are at rest give
-// way, the ones that have been longest. Its lock is below those of sessions.
+// way: first those whose exit was seen, then the others, each the ones that have been
+// at rest longest. Its lock is below those of sessions.
 type budget struct {
 	most int64 // 0: no limit
 
 	mu        sync.Mutex
 	charged   int64      // guarded by mu; of all processes
-	resting   *list.List // guarded by mu; of *Process, those at rest, oldest first
-	evictable int64      // guarded by mu; what they are charged
+	seen      *list.List // guarded by mu; of *Process, those at rest whose exit was seen, oldest first
+	unseen    *list.List // guarded by mu; the other ones at rest
+	evictable int64      // guarded by mu; what both are charged
 }
 
 // charge is the part of one process.
 type charge struct {
 	bytes   int64         // guarded by budget.mu
-	element *list.Element // guarded by budget.mu; in resting
+	list    *list.List    // guarded by budget.mu; budget.seen, budget.unseen, or nil: not at rest
+	element *list.Element // guarded by budget.mu; in list
 }
 
-func newBudget(most int64) *budget { return &budget{most: most, resting: list.New()} }
+func newBudget(most int64) *budget {
+	return &budget{most: most, seen: list.New(), unseen: list.New()}
+}
 
 // reserved is what a process is charged until it has closed.
 func reserved(spec *process.Spec) int64 {
@@ -70,7 +75,11 @@ func (b *budget) reserve(p *Process, bytes int64) (victims []eviction, ok bool) 
 		return nil, false
 	}
 	for b.most > 0 && b.charged+bytes > b.most {
-		v := eviction{process: b.resting.Front().Value.(*Process)}
+		first := b.seen.Front()
+		if first == nil {
+			first = b.unseen.Front()
+		}
+		v := eviction{process: first.Value.(*Process)}
 		v.bytes = v.process.charge.bytes
 		b.take(v.process)
 		b.charged -= v.bytes
@@ -96,20 +105,27 @@ func (b *budget) resize(p *Process, bytes int64) {
 		b.take(p)
 	}
 	b.charged += bytes - p.charge.bytes
-	if p.charge.element != nil {
+	if p.charge.list != nil {
 		b.evictable += bytes - p.charge.bytes
 	}
 	p.charge.bytes = bytes
 }
 
-// rest lets the record of a process give way to others.
-func (b *budget) rest(p *Process) {
+// rest lets the record of a process give way to others, before or after those whose
+// exit nobody has seen.
+func (b *budget) rest(p *Process, seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p.charge.element == nil {
-		p.charge.element = b.resting.PushBack(p)
-		b.evictable += p.charge.bytes
+	to := b.unseen
+	if seen {
+		to = b.seen
 	}
+	if p.charge.list == to {
+		return
+	}
+	b.take(p)
+	p.charge.list, p.charge.element = to, to.PushBack(p)
+	b.evictable += p.charge.bytes
 }
 
 // rouse ends that.
@@ -119,11 +135,11 @@ func (b *budget) rouse(p *Process) {
 	b.take(p)
 }
 
-// take takes a process off the list. mu is held.
+// take takes a process off its list. mu is held.
 func (b *budget) take(p *Process) {
-	if p.charge.element != nil {
-		b.resting.Remove(p.charge.element)
-		p.charge.element = nil
+	if p.charge.list != nil {
+		p.charge.list.Remove(p.charge.element)
+		p.charge.list, p.charge.element = nil, nil
 		b.evictable -= p.charge.bytes
 	}
 }

@@ -21,15 +21,15 @@ func TestBudgetTakesTheOldestAndNoMoreThanItMust(t *testing.T) {
 	var old []*Process
 	for range 4 {
 		p := newCharged(t, b, 20)
-		b.rest(p)
+		b.rest(p, true)
 		old = append(old, p)
 	}
 	b.rouse(old[0]) // somebody owns it again
 	if _, ok := b.reserve(&Process{}, 81); ok {
 		t.Error("there is room for 81 bytes beside 20 that must stay")
 	}
-	if b.charged != 80 || b.resting.Len() != 3 {
-		t.Errorf("a refusal left %d bytes charged, %d at rest", b.charged, b.resting.Len())
+	if b.charged != 80 || b.seen.Len() != 3 {
+		t.Errorf("a refusal left %d bytes charged, %d at rest", b.charged, b.seen.Len())
 	}
 	victims, ok := b.reserve(&Process{}, 50)
 	if !ok || len(victims) != 2 || victims[0].process != old[1] || victims[1].process != old[2] {
@@ -46,13 +46,13 @@ func TestVictimThatIsTakenUpIsChargedAgain(t *testing.T) {
 	for _, rests := range []bool{false, true} {
 		b := newBudget(100)
 		p := newCharged(t, b, 80)
-		b.rest(p)
+		b.rest(p, true)
 		victims, ok := b.reserve(&Process{}, 60)
 		if !ok || len(victims) != 1 {
 			t.Fatalf("the victims are %v, %v", victims, ok)
 		}
 		if rests {
-			b.rest(p)
+			b.rest(p, true)
 		}
 		b.resize(p, victims[0].bytes)
 		evictable := int64(0)
@@ -63,7 +63,7 @@ func TestVictimThatIsTakenUpIsChargedAgain(t *testing.T) {
 			t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable)
 		}
 		b.resize(p, 0)
-		if b.charged != 60 || b.evictable != 0 || b.resting.Len() != 0 {
+		if b.charged != 60 || b.evictable != 0 || b.seen.Len() != 0 {
 			t.Errorf("%d bytes are charged once it is gone, %d evictable", b.charged, b.evictable)
 		}
 	}
@@ -75,7 +75,7 @@ func TestVictimThatIsGoneIsNotChargedAgain(t *testing.T) {
 	s := r.makeSession("s", "tester")
 	p := newCharged(t, r.budget, 80)
 	p.id, p.session, p.closed, s.processes["p"] = "p", s, true, p
-	r.budget.rest(p)
+	r.budget.rest(p, true)
 	victims, ok := r.budget.reserve(&Process{}, 60)
 	if !ok || len(victims) != 1 {
 		t.Fatalf("the victims are %v, %v", victims, ok)

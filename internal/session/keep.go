@@ -79,8 +79,7 @@ func (s *Session) settle(p *Process) {
 		s.registry.end()
 	}
 	if s.processes[p.id] == p {
-		s.registry.budget.rest(p)
-		s.expire(p, s.registry.cfg.ClosedRetention)
+		s.retain(p)
 	}
 	s.changed = true
 }

@@ -120,6 +120,7 @@ func (p *Process) become(next ownerState) {
 	before := p.owner
 	p.owner = next
 	p.session.registry.budget.rouse(p)
+	p.session.unseen.remove(p)
 	if before.lost != nil {
 		before.lost.Stop()
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"container/list"
 	"time"
 
 	"github.com/execwire/execwire/internal/process"
@@ -22,11 +23,14 @@ type Process struct {
 
 	// Guarded by session.mu.
 	owner   ownerState
-	backlog *backlog    // what was spooled; nil: nothing ever was
-	kept    bool        // it was started, and has an owner or a keeper
-	closed  bool        // the log has ended, and its watcher knows
-	rested  bool        // it was at rest, and the registry knows
-	expiry  *time.Timer // removes the record
+	backlog *backlog      // what was spooled; nil: nothing ever was
+	kept    bool          // it was started, and has an owner or a keeper
+	closed  bool          // the log has ended, and its watcher knows
+	rested  bool          // it was at rest, and the registry knows
+	seen    bool          // the session's principal was given its exit
+	restAt  time.Time     // when it was last at rest
+	unseen  *list.Element // in session.unseen
+	expiry  *time.Timer   // removes the record
 }
 
 // ID returns the id of the process in its session.

@@ -43,8 +43,15 @@ type Config struct {
 	DefaultGrace time.Duration
 	// MaxGrace is the longest grace an owner may ask for.
 	MaxGrace time.Duration
-	// ClosedRetention is how long the record of a closed process is kept.
+	// ClosedRetention is how long the record of a closed process is kept once its
+	// exit was seen; see [Process.Seen].
 	ClosedRetention time.Duration
+	// UnseenRetention is how long the record of a closed process is kept whose exit
+	// was not seen; never less than ClosedRetention.
+	UnseenRetention time.Duration
+	// UnseenPerPrincipal is how many such records of one principal are kept for
+	// longer than ClosedRetention. 0: none.
+	UnseenPerPrincipal int
 	// ProcessesPerSession is how many processes of one session may be running,
 	// that is, not closed. 0: no limit.
 	ProcessesPerSession int

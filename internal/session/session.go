@@ -33,6 +33,7 @@ type Session struct {
 	closing   bool                // guarded by mu; over, because the registry closes
 	reading   bool                // guarded by mu; and an attachment still reads
 	changed   bool                // guarded by mu; Config.OnChange is to be called
+	unseen    unseenList          // guarded by mu
 
 	belongings map[any]*belonging // guarded by mu; nil: none yet
 
@@ -263,6 +264,7 @@ func (s *Session) remove(p *Process) {
 		return
 	}
 	delete(s.processes, p.id)
+	s.unseen.remove(p)
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}

@@ -393,7 +393,7 @@ type ServerLimits struct {
 	DefaultGrace *durationpb.Duration `protobuf:"bytes,9,opt,name=default_grace,json=defaultGrace,proto3" json:"default_grace,omitempty"`
 	// The longest grace a caller may ask for.
 	MaxGrace *durationpb.Duration `protobuf:"bytes,10,opt,name=max_grace,json=maxGrace,proto3" json:"max_grace,omitempty"`
-	// How long the record of a closed process is kept.
+	// How long the record of a closed process is kept once its exit was seen.
 	ClosedProcessRetention *durationpb.Duration `protobuf:"bytes,11,opt,name=closed_process_retention,json=closedProcessRetention,proto3" json:"closed_process_retention,omitempty"`
 	// How long processes may go on after the server was told to stop.
 	ShutdownGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=shutdown_grace,json=shutdownGrace,proto3" json:"shutdown_grace,omitempty"`
@@ -437,8 +437,13 @@ type ServerLimits struct {
 	WatchPendingBytes uint64 `protobuf:"varint,42,opt,name=watch_pending_bytes,json=watchPendingBytes,proto3" json:"watch_pending_bytes,omitempty"`
 	// Paths that one principal may await at once.
 	AwaitedPathsPerPrincipal uint64 `protobuf:"varint,43,opt,name=awaited_paths_per_principal,json=awaitedPathsPerPrincipal,proto3" json:"awaited_paths_per_principal,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// How long the record of a closed process is kept whose exit was not seen.
+	UnseenProcessRetention *durationpb.Duration `protobuf:"bytes,50,opt,name=unseen_process_retention,json=unseenProcessRetention,proto3" json:"unseen_process_retention,omitempty"`
+	// Such records of one principal that are kept for longer than
+	// closed_process_retention.
+	UnseenProcessesPerPrincipal uint64 `protobuf:"varint,51,opt,name=unseen_processes_per_principal,json=unseenProcessesPerPrincipal,proto3" json:"unseen_processes_per_principal,omitempty"`
+	unknownFields               protoimpl.UnknownFields
+	sizeCache                   protoimpl.SizeCache
 }
 
 func (x *ServerLimits) Reset() {
@@ -688,6 +693,20 @@ func (x *ServerLimits) GetAwaitedPathsPerPrincipal() uint64 {
 	return 0
 }
 
+func (x *ServerLimits) GetUnseenProcessRetention() *durationpb.Duration {
+	if x != nil {
+		return x.UnseenProcessRetention
+	}
+	return nil
+}
+
+func (x *ServerLimits) GetUnseenProcessesPerPrincipal() uint64 {
+	if x != nil {
+		return x.UnseenProcessesPerPrincipal
+	}
+	return 0
+}
+
 var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_environment_proto_rawDesc = "" +
@@ -716,7 +735,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\x128\n" +
 	"\tsandboxes\x18\x12 \x03(\v2\x1a.execwire.v1.SandboxStatusR\tsandboxes\x12E\n" +
 	"\x10required_sandbox\x18\x13 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\x0frequiredSandbox\x12*\n" +
-	"\x11loopback_any_user\x18\x14 \x01(\bR\x0floopbackAnyUser\"\xf0\f\n" +
+	"\x11loopback_any_user\x18\x14 \x01(\bR\x0floopbackAnyUser\"\x8a\x0e\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -750,7 +769,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x15watches_per_principal\x18( \x01(\x04R\x13watchesPerPrincipal\x12A\n" +
 	"\x1dwatched_directories_per_watch\x18) \x01(\x04R\x1awatchedDirectoriesPerWatch\x12.\n" +
 	"\x13watch_pending_bytes\x18* \x01(\x04R\x11watchPendingBytes\x12=\n" +
-	"\x1bawaited_paths_per_principal\x18+ \x01(\x04R\x18awaitedPathsPerPrincipal*\xf5\x01\n" +
+	"\x1bawaited_paths_per_principal\x18+ \x01(\x04R\x18awaitedPathsPerPrincipal\x12S\n" +
+	"\x18unseen_process_retention\x182 \x01(\v2\x19.google.protobuf.DurationR\x16unseenProcessRetention\x12C\n" +
+	"\x1eunseen_processes_per_principal\x183 \x01(\x04R\x1bunseenProcessesPerPrincipal*\xf5\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
@@ -805,13 +826,14 @@ var file_execwire_v1_environment_proto_depIdxs = []int32{
 	8,  // 10: execwire.v1.ServerLimits.max_wait:type_name -> google.protobuf.Duration
 	8,  // 11: execwire.v1.ServerLimits.file_handle_idle_time:type_name -> google.protobuf.Duration
 	8,  // 12: execwire.v1.ServerLimits.upload_retention:type_name -> google.protobuf.Duration
-	1,  // 13: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
-	2,  // 14: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
-	14, // [14:15] is the sub-list for method output_type
-	13, // [13:14] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	8,  // 13: execwire.v1.ServerLimits.unseen_process_retention:type_name -> google.protobuf.Duration
+	1,  // 14: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
+	2,  // 15: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
+	15, // [15:16] is the sub-list for method output_type
+	14, // [14:15] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_environment_proto_init() }

@@ -282,7 +282,7 @@ type StartProcessRequest struct {
 	// caller, taken until the record of the process is removed. Empty lets the
 	// server choose, which makes the call unsafe to retry. A retry finds the
 	// process only while its record is there: until closed_process_retention after
-	// its close, or longer when it is owned.
+	// its close, or longer when it is owned or its exit was not seen.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// What to run.
 	Command *ProcessCommand `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`

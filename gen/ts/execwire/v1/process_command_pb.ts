@@ -34,7 +34,7 @@ export type StartProcessRequest = Message<"execwire.v1.StartProcessRequest"> & {
    * caller, taken until the record of the process is removed. Empty lets the
    * server choose, which makes the call unsafe to retry. A retry finds the
    * process only while its record is there: until closed_process_retention after
-   * its close, or longer when it is owned.
+   * its close, or longer when it is owned or its exit was not seen.
    *
    * @generated from field: string process_id = 2;
    */

@@ -1,0 +1,151 @@
+package session_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/session"
+)
+
+// unseenConfig keeps what was seen for no time worth mentioning, and the rest for
+// longer than a test takes.
+func unseenConfig(most int) session.Config {
+	return session.Config{ClosedRetention: time.Millisecond, UnseenRetention: time.Hour, UnseenPerPrincipal: most}
+}
+
+// ended starts a process that nobody owns and returns it at rest.
+func (f *fixture) ended(t *testing.T, id string) *session.Process {
+	t.Helper()
+	p := f.start(t, id, "/bin/true")
+	f.registry.Drained(p)
+	return p
+}
+
+// untilRemoved waits until the process has no record.
+func (f *fixture) untilRemoved(t *testing.T, id string) {
+	t.Helper()
+	until(t, f, "the record of "+id+" is removed", func() bool {
+		_, err := f.Process(id)
+		return err != nil
+	})
+}
+
+// Of each pair of records that rest, the one that was seen goes and the older one that
+// was not stays.
+func TestUnseen_RecordIsKeptUntilItsExitIsSeen(t *testing.T) {
+	for name, see := range map[string]func(*fixture, *session.Process){
+		"told":  func(_ *fixture, p *session.Process) { p.Seen("tester") },
+		"twice": func(_ *fixture, p *session.Process) { p.Seen("tester"); p.Seen("tester") },
+		"acknowledged": func(f *fixture, p *session.Process) {
+			o, err := p.Own(f.ctx, 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.Acknowledge(p.Log().Stats().LastSeq); err != nil {
+				t.Fatal(err)
+			}
+			o.Detach()
+		},
+		"after it was owned and not acknowledged": func(f *fixture, p *session.Process) {
+			o, err := p.Own(f.ctx, 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Detach()
+			p.Seen("tester")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, unseenConfig(100))
+			f.ended(t, "unseen")
+			see(f, f.ended(t, "seen"))
+			f.untilRemoved(t, "seen")
+			must(t)(f.Process("unseen"))
+		})
+	}
+}
+
+func TestUnseen_ProcessSeenBeforeItClosedIsRemoved(t *testing.T) {
+	f := newFixture(t, unseenConfig(100))
+	f.ended(t, "unseen")
+	p := f.start(t, "p", "/bin/cat")
+	p.Seen("tester")
+	if err := p.CloseStdin(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.untilRemoved(t, "p")
+	must(t)(f.Process("unseen"))
+}
+
+func TestUnseen_OnlyThePrincipalItselfCounts(t *testing.T) {
+	f := newFixture(t, unseenConfig(100))
+	f.ended(t, "p").Seen("somebody else")
+	f.ended(t, "q").Seen("tester")
+	f.untilRemoved(t, "q")
+	must(t)(f.Process("p")).Seen("tester")
+	f.untilRemoved(t, "p")
+}
+
+func TestUnseen_OldestBeyondTheLimitAreKeptAsIfSeen(t *testing.T) {
+	f := newFixture(t, unseenConfig(3))
+	other, err := f.registry.Open("other", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := other.Start(f.ctx, "neighbour", session.Digest{1}, spec("/bin/true"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.registry.Drained(p)
+	for i := range 8 {
+		f.ended(t, fmt.Sprint("p", i))
+	}
+	for i := range 5 {
+		f.untilRemoved(t, fmt.Sprint("p", i))
+	}
+	for i := 5; i < 8; i++ {
+		must(t)(f.Process(fmt.Sprint("p", i)))
+	}
+	must(t)(other.Process("neighbour")) // the limit is of each principal
+}
+
+func TestUnseen_LimitOfZeroKeepsNone(t *testing.T) {
+	f := newFixture(t, unseenConfig(0))
+	f.ended(t, "p")
+	f.untilRemoved(t, "p")
+}
+
+func TestUnseen_RetentionIsNeverLessThanThatOfSeenRecords(t *testing.T) {
+	f := newFixture(t, session.Config{ClosedRetention: time.Hour, UnseenRetention: time.Millisecond, UnseenPerPrincipal: 100})
+	brief := newFixture(t, unseenConfig(100))
+	f.ended(t, "p")
+	brief.ended(t, "q").Seen("tester")
+	brief.untilRemoved(t, "q")
+	must(t)(f.Process("p"))
+}
+
+// Records that were seen are removed for a new process before older ones that were not.
+func TestUnseen_RecordsGiveWayLast(t *testing.T) {
+	cfg := unseenConfig(100)
+	cfg.ClosedRetention, cfg.RetainedTotal = 30*time.Minute, 3*charged+64<<10
+	f := newFixture(t, cfg)
+	for _, id := range []string{"unseen", "seen0", "seen1"} {
+		p, _, err := f.Start(f.ctx, id, session.Digest{1}, flood(900<<10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.registry.Drained(p)
+		if id != "unseen" {
+			p.Seen("tester")
+		}
+	}
+	f.start(t, "p", "/bin/cat")
+	f.start(t, "q", "/bin/cat")
+	must(t)(f.Process("unseen"))
+	_, err := f.Process("seen0")
+	wantKind(t, err, session.ProcessNotFound)
+	f.start(t, "r", "/bin/cat") // all of it is needed
+	_, err = f.Process("unseen")
+	wantKind(t, err, session.ProcessNotFound)
+}
