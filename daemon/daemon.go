@@ -144,7 +144,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		OnChange:        opts.OnChange,
 		Logger:          opts.Logger,
 
-		UnseenPerPrincipal:   int(cfg.UnseenProcesses),
+		UnseenPerPrincipal: int(cfg.UnseenProcesses),
 
 		ProcessesPerSession:  int(cfg.Processes),
 		SessionsPerPrincipal: int(cfg.Sessions),

@@ -52,3 +52,45 @@ func TestDetachedResultIsKeptUntilItIsSeen(t *testing.T) {
 		server.untilRemoved(t, unixDoor, id)
 	}
 }
+
+// A second run under one id is another run: it is refused while there is a record of the
+// first, or takes its place, and never prints what the first has written.
+func TestRunUnderATakenIDIsRefusedOrReplaces(t *testing.T) {
+	waits(t)
+	server := serve(t)
+	again := func(flags ...string) result {
+		t.Helper()
+		return run(t, nil, server.through(unixDoor, append(append([]string{"--id", "build"}, flags...), append([]string{"--"}, shell("echo said")...)...)...)...)
+	}
+	said := result{stdout: "said\n"}
+	if got := again(); got != said {
+		t.Fatalf("the first run: %+v", got)
+	}
+	refused := func(got result, progress string) {
+		t.Helper()
+		if got.code != 125 || got.stdout != "" || !strings.Contains(got.stderr, `process "build" already exists, by another start: `+progress) ||
+			!strings.Contains(got.stderr, "execwire logs build") || !strings.Contains(got.stderr, "--replace") {
+			t.Errorf("a run under a taken id: %+v", got)
+		}
+	}
+	refused(again(), "it has ended")
+	refused(again("--detach"), "it has ended")
+	if got := again("--replace"); got != said {
+		t.Errorf("run --replace: %+v", got)
+	}
+	if got := again("--replace", "--detach"); got != (result{stdout: "build\n"}) {
+		t.Errorf("run --replace --detach: %+v", got)
+	}
+	server.untilClosed(t, unixDoor, "build")
+	if got := again("--replace"); got != said { // what nobody has seen is replaced, too
+		t.Errorf("run --replace after a detached process: %+v", got)
+	}
+	server.detach(t, unixDoor, "lives", []string{"sleep", "1000"})
+	got := run(t, nil, server.through(unixDoor, "--id", "lives", "--replace", "--", "true")...)
+	if got.code != 125 || !strings.Contains(got.stderr, "it runs") || !strings.Contains(got.stderr, "execwire kill lives") {
+		t.Errorf("run --replace of a process that runs: %+v", got)
+	}
+	if got := run(t, nil, server.through(unixDoor, "--replace", "--", "true")...); got.code != 2 || !strings.Contains(got.stderr, "--id") {
+		t.Errorf("run --replace without --id: %+v", got)
+	}
+}

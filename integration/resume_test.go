@@ -139,11 +139,13 @@ func TestAnOwnerReturnsBesideASilentConnection(t *testing.T) {
 	}
 }
 
-// The record of a closed process goes after its time, and its id is free.
+// The record of a closed process whose exit was seen goes after its time, and its id is
+// free.
 func TestARecordIsRemovedAfterItsTime(t *testing.T) {
 	brief := func(cfg *config.Config) { cfg.ClosedRetention = config.Duration(200 * time.Millisecond) }
 	withConfig(t, brief, func(s *story) {
 		s.start(shell("exit 1"), named("again"))
+		s.awaitExit("again")
 		var err error
 		eventually(s, "the record is removed", func() bool {
 			_, err = s.processes.GetProcess(s.ctx, &execwirev1.GetProcessRequest{ProcessId: "again"})

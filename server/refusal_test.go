@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -269,5 +271,70 @@ func TestLogSaysWhyAndNotWhat(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "secret") {
 		t.Errorf("the log names the caller's program: %s", log.String())
+	}
+}
+
+// Equal commands under one id are told apart by start_id: only a retry, which has that of
+// the first start, finds its process.
+func TestStartID_TellsARetryFromAnotherStart(t *testing.T) {
+	f := newFixture(t)
+	request := func(startID string) *execwirev1.StartProcessRequest {
+		req := shell("p", "exit 3")
+		req.StartId = startID
+		return req
+	}
+	first := f.start(request("one"))
+	f.waitClosed("p")
+	for _, other := range []string{"two", ""} {
+		_, err := f.processes.StartProcess(f.ctx, request(other))
+		expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
+		if !strings.Contains(err.Error(), "it has ended") {
+			t.Errorf("the refusal does not tell where the process is: %v", err)
+		}
+	}
+	if again := f.start(request("one")); again.GetPid() != first.GetPid() {
+		t.Errorf("the retry found process %d, want %d", again.GetPid(), first.GetPid())
+	}
+	_, err := f.processes.StartProcess(f.ctx, request(strings.Repeat("x", 129)))
+	expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+	if field := violatedField(err); field != "start_id" {
+		t.Errorf("the violated field is %q", field)
+	}
+}
+
+func TestReplaceClosed_TakesTheIDOfAProcessThatHasEnded(t *testing.T) {
+	f := newFixture(t, func(s *settings) { s.sessions.UnseenRetention, s.sessions.UnseenPerPrincipal = time.Hour, 10 })
+	request := func(startID, script string) *execwirev1.StartProcessRequest {
+		req := withStdin(shell("p", script))
+		req.StartId, req.ReplaceClosed = startID, true
+		return req
+	}
+	f.start(request("one", "read line"))
+	_, err := f.processes.StartProcess(f.ctx, request("two", "exit 4"))
+	expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
+	if !strings.Contains(err.Error(), "it runs") {
+		t.Errorf("the refusal does not tell where the process is: %v", err)
+	}
+	if _, err := f.processes.CloseStdin(f.ctx, &execwirev1.CloseStdinRequest{ProcessId: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	f.untilState("p", execwirev1.ProcessState_PROCESS_STATE_CLOSED) // which is not to see its exit
+
+	second := f.start(request("two", "exit 4"))
+	if exit := f.waitClosed("p").GetExit(); exit.GetExitCode() != 4 {
+		t.Errorf("the second process ended with %v", exit)
+	}
+	if again := f.start(request("two", "exit 4")); again.GetPid() != second.GetPid() {
+		t.Errorf("the retry of the second start found process %d, want %d", again.GetPid(), second.GetPid())
+	}
+
+	// An owner that may come back keeps its process.
+	owner := f.run(request("three", "echo said"))
+	owner.until("the end", func() bool { return owner.out.closed != nil })
+	owner.cut(context.Canceled)
+	_, err = f.processes.StartProcess(f.ctx, request("four", "true"))
+	expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
+	if !strings.Contains(err.Error(), "its owner has not acknowledged") {
+		t.Errorf("the refusal does not tell where the process is: %v", err)
 	}
 }

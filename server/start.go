@@ -67,6 +67,9 @@ func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.Sta
 	if id == "" {
 		id = uuid.NewString()
 	}
+	if req.GetReplaceClosed() {
+		sess.RemoveClosed(id, digest)
+	}
 	return starting{session: sess, id: id, digest: digest, spec: spec}, nil
 }
 

@@ -19,6 +19,8 @@ const (
 	MaxProcessIDBytes = 1024
 	// MaxWriteIDBytes is the longest id of a write.
 	MaxWriteIDBytes = 128
+	// maxStartIDBytes bounds start_id.
+	maxStartIDBytes = 128
 	// MaxLabels is how many labels a process may have.
 	MaxLabels = 16
 	// MaxLabelNameBytes and MaxLabelValueBytes are the longest name and value of
@@ -139,6 +141,9 @@ func validateStart(prefix string, m *execwirev1.StartProcessRequest) error {
 	}
 	if mode := m.GetIo().GetPipes().GetStdin(); mode < 0 || mode > execwirev1.StdinMode_STDIN_MODE_PIPE {
 		return invalidField(prefix+"io.pipes.stdin", fmt.Sprintf("cannot be %d", mode))
+	}
+	if n := len(m.GetStartId()); n > maxStartIDBytes {
+		return invalidField(prefix+"start_id", fmt.Sprintf("has %d bytes: use at most %d", n, maxStartIDBytes))
 	}
 	if err := validateLabels(prefix+"labels", m.GetLabels()); err != nil {
 		return err

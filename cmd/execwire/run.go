@@ -27,6 +27,7 @@ type runFlags struct {
 	limits               []string
 	detach, json         bool
 	leaveDescendants     bool
+	replace              bool
 	confine              sandboxFlags
 }
 
@@ -45,8 +46,12 @@ grace, and nothing is lost or printed twice.
 With --detach run returns when the process runs, and prints its id and nothing
 else; the server keeps the process, and its last output, without anybody owning
 it. See: execwire logs, attach, wait and kill. -i then gives it a stdin that attach
-can write to, and -t a terminal. The same command under the same --id is the same
-process for as long as the server remembers it, so that it can be repeated.
+can write to, and -t a terminal. How it ended and what it wrote is kept for an hour,
+and for 30 seconds once it was asked for, unless the server is set otherwise.
+
+An --id names one process for as long as the server has a record of it: another run
+under the same id is refused, also with the same command. With --replace it takes the
+place of a process that has ended, whether it was asked how or not.
 
 When the process is over and its output has ended, whatever is left of it is killed:
 what it moved to the background, too, as nohup does, if that does not write to this
@@ -112,6 +117,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	addConnectFlags(command, &flags.connectFlags)
 	f.StringVar(&flags.session, "session", "", "the `ID` of the session to run in (default your default session)")
 	f.StringVar(&flags.id, "id", "", "the process's `ID`, to find it by while it runs (default a new one)")
+	f.BoolVar(&flags.replace, "replace", false, "with --id: take the place of a process with that id that has ended")
 	f.BoolVarP(&flags.terminal, "terminal", "t", false, "give the process a terminal, of the size of this one")
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin on; without it the process reads end of file")
 	f.StringVar(&flags.directory, "cwd", "",
@@ -159,6 +165,9 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if flags.leaveDescendants && flags.server == "" {
 		return usageError(command, errors.New(
 			"--leave-descendants needs a server that goes on when this program ends: name one with --server or "+serverVariable))
+	}
+	if flags.replace && flags.id == "" {
+		return usageError(command, errors.New("--replace is for --id: name the process to replace"))
 	}
 	if flags.detach {
 		return runDetached(command, flags, process, std)

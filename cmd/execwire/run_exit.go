@@ -50,7 +50,7 @@ func explainReason(err error, flags runFlags) error {
 		}
 		return &exitError{code: codeFailed, err: err, hint: hint}
 	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:
-		return &exitError{code: codeFailed, err: err, hint: "choose another --id, or leave it out"}
+		return &exitError{code: codeFailed, err: err, hint: takenHint(flags)}
 	case execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE:
 		return &exitError{code: codeFailed, err: err, hint: "the process was not started; find out what works with: execwire doctor"}
 	case execwirev1.ErrorReason_ERROR_REASON_DRAINING:
@@ -58,6 +58,13 @@ func explainReason(err error, flags runFlags) error {
 	default:
 		return &exitError{code: codeFailed, err: err, hint: doorHint(err)}
 	}
+}
+
+// takenHint says what to do about a process that has the id.
+func takenHint(flags runFlags) string {
+	id := shown(flags.id)
+	return fmt.Sprintf("follow it with: execwire attach %s; end it with: execwire kill %s; once it has ended, read it with: "+
+		"execwire logs %s, and run anew with --replace; or choose another --id", id, id, id)
 }
 
 // explainExit turns the end of a process into the end of this program. Only

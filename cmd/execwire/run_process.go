@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/uuid"
+
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -48,6 +50,8 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 		Limits: limits,
 
 		LeaveDescendants: flags.leaveDescendants,
+		StartId:          uuid.NewString(),
+		ReplaceClosed:    flags.replace,
 	}, nil
 }
 

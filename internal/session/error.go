@@ -117,7 +117,7 @@ func (e *Error) text() string {
 var subjectTexts = map[Kind]string{
 	SessionNotFound:      "session %q does not exist",
 	ProcessNotFound:      "process %q does not exist",
-	ProcessAlreadyExists: "process %q already exists and was started differently: choose another id",
+	ProcessAlreadyExists: "process %q already exists, by another start",
 	ProcessOwned:         "process %q is paced by somebody else: watch it without lossless",
 	StdinOffsetInvalid:   "input for process %q is not where it should be",
 	GraceTooLong:         "grace for %q is too long",

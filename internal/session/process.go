@@ -52,19 +52,38 @@ func (p *Process) hasStarted() bool {
 // watchClosed waits for the end of the process's log and begins the retention
 // of its record.
 func (p *Process) watchClosed() {
-	s := p.session
-	defer s.registry.goroutines.Done()
+	defer p.session.registry.goroutines.Done()
 	<-p.Closed()
+	p.noteClosed()
+}
+
+// noteClosed begins the retention of a process whose log has ended, once.
+func (p *Process) noteClosed() {
+	s := p.session
 	spec := p.Spec()
 	held := int64(p.Log().Stats().HeldBytes) + described(&spec) + p.stdin.remembered.Load()
 	s.lock()
 	defer s.unlock()
+	if p.closed {
+		return
+	}
 	p.closed = true
 	s.running--
 	if s.processes[p.id] == p {
 		s.registry.budget.resize(p, held)
 	}
 	s.settle(p)
+}
+
+// progress says for people where a process is. session.mu is held.
+func (p *Process) progress() string {
+	switch {
+	case !p.Log().Stats().Closed:
+		return "it runs"
+	case p.owner.situation != free:
+		return "it has ended, and its owner has not acknowledged that"
+	}
+	return "it has ended"
 }
 
 // rests reports whether the process has closed and is nobody's. session.mu is

@@ -161,7 +161,7 @@ func (s *Session) claimedLocked(id string, digest Digest) (*Process, error) {
 	case p == nil:
 		return nil, s.refusal()
 	case p.digest != digest && p.hasStarted():
-		return nil, &Error{Kind: ProcessAlreadyExists, Subject: id}
+		return nil, &Error{Kind: ProcessAlreadyExists, Subject: id, Detail: p.progress()}
 	}
 	return p, nil
 }
@@ -290,6 +290,18 @@ func (s *Session) expire(p *Process, after time.Duration) {
 		p.expiry.Stop()
 	}
 	p.expiry = time.AfterFunc(after, func() { s.evict(p) })
+}
+
+// RemoveClosed removes the record of the process with the id, if that has closed, has
+// no owner, and was not started by the request with the digest. Otherwise it changes
+// nothing. It does not block.
+func (s *Session) RemoveClosed(id string, digest Digest) {
+	p, err := s.Process(id)
+	if err != nil || p.digest == digest || !p.Log().Stats().Closed {
+		return
+	}
+	p.noteClosed() // its watcher may be later than the one who read that it has closed
+	s.evict(p)
 }
 
 // forgetAll removes every record and stops what would remove it later.

@@ -98,7 +98,7 @@ const (
 	// The process does not exist in the session: it never did, or its record was
 	// removed after it closed. NOT_FOUND.
 	ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ErrorReason = 30
-	// The process id is taken by a process that was started differently.
+	// The process id is taken by a process of another start.
 	// ALREADY_EXISTS.
 	ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS ErrorReason = 31
 	// The process has exited and nothing of its group is left to act on.

@@ -303,7 +303,17 @@ type StartProcessRequest struct {
 	// What the caller wants to find with the process again, for itself: at most 16
 	// entries, with names of 1 to 64 bytes and values of at most 256. They mean
 	// nothing to the server, and the process does not see them.
-	Labels        map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Tells this start of the process from other ones under the same id: at most 128
+	// bytes, chosen by the caller for each start and repeated with its retries only. It
+	// is part of the content by which a repeated request is known, so that an equal
+	// command with another start_id is refused with PROCESS_ALREADY_EXISTS. Empty tells
+	// equal commands not apart.
+	StartId string `protobuf:"bytes,9,opt,name=start_id,json=startId,proto3" json:"start_id,omitempty"`
+	// Takes the id also if a process has it that has closed and has no owner: its record
+	// is removed, whether its exit was seen or not. A retry finds the process that its own
+	// request has started nevertheless.
+	ReplaceClosed bool `protobuf:"varint,10,opt,name=replace_closed,json=replaceClosed,proto3" json:"replace_closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -392,6 +402,20 @@ func (x *StartProcessRequest) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *StartProcessRequest) GetStartId() string {
+	if x != nil {
+		return x.StartId
+	}
+	return ""
+}
+
+func (x *StartProcessRequest) GetReplaceClosed() bool {
+	if x != nil {
+		return x.ReplaceClosed
+	}
+	return false
 }
 
 // ProcessCommand says what to run.
@@ -1303,7 +1327,7 @@ var File_execwire_v1_process_command_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\n" +
-	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb4\x03\n" +
+	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf6\x03\n" +
 	"\x13StartProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1314,7 +1338,10 @@ const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\x06limits\x18\x05 \x01(\v2\x1a.execwire.v1.ProcessLimitsR\x06limits\x12+\n" +
 	"\x11leave_descendants\x18\x06 \x01(\bR\x10leaveDescendants\x12\x1e\n" +
 	"\vmust_be_new\x18\a \x01(\bR\tmustBeNew\x12D\n" +
-	"\x06labels\x18\b \x03(\v2,.execwire.v1.StartProcessRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\b \x03(\v2,.execwire.v1.StartProcessRequest.LabelsEntryR\x06labels\x12\x19\n" +
+	"\bstart_id\x18\t \x01(\tR\astartId\x12%\n" +
+	"\x0ereplace_closed\x18\n" +
+	" \x01(\bR\rreplaceClosed\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +

@@ -201,7 +201,7 @@ export enum ErrorReason {
   PROCESS_NOT_FOUND = 30,
 
   /**
-   * The process id is taken by a process that was started differently.
+   * The process id is taken by a process of another start.
    * ALREADY_EXISTS.
    *
    * @generated from enum value: ERROR_REASON_PROCESS_ALREADY_EXISTS = 31;
