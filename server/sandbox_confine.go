@@ -61,11 +61,12 @@ func requiredSurroundings(environ []string) sandbox.Surroundings {
 // in the request, and around what it refers to. Nil confines nothing. If there is
 // something to confine it waits, until ctx ends, until it is known what works here.
 func (s *Server) plan(ctx context.Context, field string, policy *execwirev1.SandboxPolicy, around sandbox.Surroundings) (*sandbox.Plan, error) {
-	plan, err := resolve(ctx, field, policy, around)
+	required, err := resolve(ctx, requiredField, s.cfg.RequiredSandbox, requiredSurroundings(s.cfg.Environ))
 	if err != nil {
 		return nil, err
 	}
-	required, err := resolve(ctx, requiredField, s.cfg.RequiredSandbox, requiredSurroundings(s.cfg.Environ))
+	around.Within = required
+	plan, err := resolve(ctx, field, policy, around)
 	switch {
 	case err != nil:
 		return nil, err

@@ -3,18 +3,51 @@ package process
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // defaultPath is searched when the child's environment has no PATH.
 const defaultPath = "/bin:/usr/bin"
 
-// checkDirectory tells what is wrong with a working directory. exec(2) cannot tell it from a missing program.
+// errNotGranted is why a start is refused for what the sandbox does not grant. It is the same whether anything is there
+// or not, as nobody looks.
+var errNotGranted = errors.New("the sandbox does not grant it; grant it in the policy, or name another")
+
+// checkDirectory returns what is wrong with the working directory, which is looked at only as far as the sandbox grants.
+// exec(2) cannot tell it from a missing program.
+func (s *Supervisor) checkDirectory(spec *Spec) error {
+	if spec.Sandbox == nil {
+		return s.findDirectory(spec.Cwd)
+	}
+	fd, reach, err := spec.Sandbox.Look(spec.Cwd)
+	switch {
+	case err != nil:
+		return badDirectory(spec.Cwd, err)
+	case reach == sandbox.Outside:
+		return startError(BadWorkingDirectory, spec.Cwd, fmt.Errorf("working directory: %w", errNotGranted))
+	case reach == sandbox.Own:
+		return nil
+	}
+	defer unix.Close(fd)
+	if err := s.findDirectory("/proc/self/fd/" + strconv.Itoa(fd)); err != nil {
+		return startError(BadWorkingDirectory, spec.Cwd, errors.Unwrap(err))
+	}
+	return nil
+}
+
+// checkDirectory tells what is wrong with a directory.
 func checkDirectory(dir string) error {
 	// The "." makes it fail for what is not a directory, and with X_OK for what may not be searched.
-	err := unix.Faccessat(unix.AT_FDCWD, dir+"/.", unix.X_OK, unix.AT_EACCESS)
+	return badDirectory(dir, unix.Faccessat(unix.AT_FDCWD, dir+"/.", unix.X_OK, unix.AT_EACCESS))
+}
+
+// badDirectory types why a working directory cannot be entered; nil if it can.
+func badDirectory(dir string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -89,17 +122,35 @@ func (s *Spec) fromCwd(path string) string {
 	return s.Cwd + "/" + path
 }
 
-// checkProgram tells what is wrong with a program, as far as can be seen without executing it.
+// checkProgram tells what is wrong with a program, as far as can be seen without executing it. What a sandbox does not
+// grant is not looked at.
 func (s *Spec) checkProgram(path string) error {
 	path = s.fromCwd(path)
-	err := unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS)
-	var stat unix.Stat_t
-	statErr := unix.Stat(path, &stat)
+	if s.Sandbox == nil {
+		var stat unix.Stat_t
+		err := unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS)
+		return badProgram(path, err, unix.Stat(path, &stat), stat.Mode)
+	}
+	fd, reach, err := s.Sandbox.Look(path)
 	switch {
-	case statErr == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR:
+	case err != nil:
+		return badProgram(path, err, err, 0)
+	case reach == sandbox.Outside:
+		return startError(ProgramNotFound, path, errNotGranted)
+	case reach == sandbox.Own:
+		return nil
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	err = unix.Faccessat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.X_OK, unix.AT_EACCESS)
+	return badProgram(path, err, unix.Fstat(fd, &stat), stat.Mode)
+}
+
+// badProgram types why a program cannot be executed: what access(2) and stat(2) say, and its mode. Nil if it can.
+func badProgram(path string, err, statErr error, mode uint32) error {
+	switch {
+	case statErr == nil && mode&unix.S_IFMT == unix.S_IFDIR:
 		return startError(NotExecutable, path, errors.New("is a directory"))
-	case err == nil && s.Sandbox != nil && !s.Sandbox.Grants(path):
-		return startError(ProgramNotFound, path, errors.New("the sandbox does not grant it; grant it in the policy, or name another program"))
 	case err == nil:
 		return nil
 	case statErr == nil && errors.Is(err, unix.EACCES):
@@ -127,8 +178,10 @@ func (s *Spec) explain(program string, err error) error {
 	if KindOf(err) != 0 {
 		return err
 	}
-	if bad := checkDirectory(s.Cwd); bad != nil {
-		return bad
+	if s.Sandbox == nil {
+		if bad := checkDirectory(s.Cwd); bad != nil {
+			return bad
+		}
 	}
 	path := s.fromCwd(program)
 	switch {

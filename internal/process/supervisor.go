@@ -136,7 +136,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("failed to start process: %w", context.Cause(ctx))
 	}
-	if err := s.findDirectory(spec.Cwd); err != nil {
+	if err := s.checkDirectory(&spec); err != nil {
 		return nil, err
 	}
 	program, err := spec.resolve()

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -90,16 +89,6 @@ type enforcer interface {
 
 // Report says what is enforced.
 func (c *Confinement) Report() Report { return c.enforce.report() }
-
-// Grants tells whether the plan lets a file be read and executed that is at an absolute path outside. It looks where
-// that leads, and may be wrong by the time it returns: it is for those who choose among programs.
-func (c *Confinement) Grants(path string) bool {
-	walked, err := follow(path)
-	if err != nil {
-		return false
-	}
-	return c.plan.Access(walked.path) >= AccessRead || slices.ContainsFunc(own, func(dir string) bool { return within(walked.path, dir) })
-}
 
 // Start starts a program confined. It calls spawn once at most, with the program that is to be forked and executed, which
 // spawn does before it returns, on the goroutine and thread that it is called on, which may not be the caller's. It

@@ -48,7 +48,25 @@ const maxHeld = 16
 // survey follows paths, for one plan. Directories that it has opened stay open, so that what is in them is found without
 // walking there again. It is for one goroutine, and is to be closed.
 type survey struct {
-	held []directory
+	held  []directory
+	limit *Plan // what it may look at; nil: everything
+}
+
+// errOutside is why nothing is said of a place that a survey may not look at.
+var errOutside = errors.New("it is not granted")
+
+// reachable is where a path leads. It fails with errOutside if the plan does not let that be looked at.
+func (p *Plan) reachable(path string) (walk, error) {
+	w, reach, err := p.reach(path)
+	switch {
+	case err != nil:
+		return walk{}, err
+	case reach == Outside:
+		return walk{}, errOutside
+	case reach == Own:
+		return follow(path)
+	}
+	return w, nil
 }
 
 // directory is one that is open.
@@ -106,6 +124,9 @@ func follow(path string) (walk, error) {
 // follow follows an absolute path. One that has no links, as most have not, is opened as a whole, or its directory is if
 // it is missing: that takes fewer calls of the system than to look at each part.
 func (s *survey) follow(path string) (walk, error) {
+	if s.limit != nil && !s.limit.unrestricted {
+		return s.limit.reachable(path)
+	}
 	if filepath.Clean(path) == path {
 		if w, ok := s.direct(path); ok {
 			return w, nil

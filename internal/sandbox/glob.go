@@ -28,8 +28,9 @@ func checkGlob(member, pattern string) error {
 
 // expansion expands globs within common bounds.
 type expansion struct {
-	depth int // directories below the fixed part
-	left  int // directory entries
+	depth int   // directories below the fixed part
+	left  int   // directory entries
+	limit *Plan // what it may look at; nil: everything
 }
 
 // expand lists what matches a pattern. It does not enter links; a link that matches is listed.
@@ -39,18 +40,23 @@ func (e *expansion) expand(ctx context.Context, member, pattern string) ([]strin
 	for len(names) > 0 && !strings.ContainsAny(names[0], `*?[\`) {
 		fixed, names = path.Join(fixed, names[0]), names[1:]
 	}
-	walked, err := follow(fixed)
+	s := survey{limit: e.limit}
+	defer s.close()
+	walked, err := s.follow(fixed)
+	if errors.Is(err, errOutside) {
+		return nil, nil
+	}
 	if err != nil || walked.missing {
 		return nil, err
 	}
 	if len(names) == 0 {
 		return []string{walked.path}, nil
 	}
-	s := search{expansion: e, ctx: ctx, member: member, found: map[string]bool{}}
-	if err := s.directory(walked.path, names, e.depth); err != nil {
+	search := search{expansion: e, ctx: ctx, member: member, found: map[string]bool{}}
+	if err := search.directory(walked.path, names, e.depth); err != nil {
 		return nil, err
 	}
-	return s.matches, nil
+	return search.matches, nil
 }
 
 // search is the expansion of one pattern.
@@ -72,6 +78,9 @@ func (s *search) directory(dir string, names []string, depth int) error {
 			return err
 		}
 	}
+	if e := s.limit; e != nil && e.Access(dir) < AccessRead {
+		return s.towards(dir, names, depth)
+	}
 	entries, err := list(dir)
 	if err != nil {
 		return failed(Failed, dir, "cannot be listed, to expand "+s.member, err)
@@ -80,25 +89,55 @@ func (s *search) directory(dir string, names []string, depth int) error {
 		return tooMany(s.member, MaxGlobEntries, "directory entries to look at; deny whole directories, or a smaller depth")
 	}
 	for _, entry := range entries {
-		if err := s.entry(dir, entry, names, depth); err != nil {
+		if err := s.entry(dir, entry.Name(), entry.IsDir(), names, depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *search) entry(dir string, entry os.DirEntry, names []string, depth int) error {
-	at := path.Join(dir, entry.Name())
+// towards goes on where a directory cannot be listed, to what is granted below it.
+func (s *search) towards(dir string, names []string, depth int) error {
+	done := map[string]bool{}
+	for _, r := range s.limit.sorted() {
+		if r.access < AccessRead || r.path == dir || !within(r.path, dir) {
+			continue
+		}
+		name, _, below := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.path, dir), "/"), "/")
+		if done[name] {
+			continue
+		}
+		done[name] = true
+		if !below { // perhaps a file, or missing
+			walked, err := s.limit.reachable(r.path)
+			if err != nil || walked.missing {
+				continue
+			}
+			var stat unix.Stat_t
+			below = unix.Lstat(walked.path, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR
+		}
+		if err := s.entry(dir, name, below, names, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *search) entry(dir, name string, isDirectory bool, names []string, depth int) error {
+	at := path.Join(dir, name)
+	if s.limit != nil && !s.limit.visible(at) {
+		return nil
+	}
 	matches, last := true, len(names) == 1
 	if names[0] != "**" {
-		matches, _ = path.Match(names[0], entry.Name()) // checkGlob has seen the pattern
+		matches, _ = path.Match(names[0], name) // checkGlob has seen the pattern
 	}
 	if matches && last {
 		if err := s.add(at); err != nil {
 			return err
 		}
 	}
-	if !matches || !entry.IsDir() || depth == 0 {
+	if !matches || !isDirectory || depth == 0 {
 		return nil
 	}
 	if names[0] == "**" {

@@ -110,6 +110,10 @@ var minimal = []string{
 type Surroundings struct {
 	// TmpDir is what TMPDIR says in the child's environment. Empty: SpecialTmpdir stands for nothing.
 	TmpDir string
+	// Within is what the plan will be narrowed to. Places that it does not grant are not looked at, so that neither the
+	// plan nor an error says what is there: an entry that names one, or leads there, is left out. Nil: every place is
+	// looked at.
+	Within *Plan
 }
 
 // The bounds of a plan.

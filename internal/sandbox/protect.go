@@ -21,6 +21,9 @@ func (p *Plan) protect(s *survey) error {
 		if r.access != AccessWrite || r.path == "/" || r.isMissing() || r.temporary && !r.workspace {
 			continue
 		}
+		if s.limit != nil && s.limit.Access(r.path) < AccessRead {
+			continue // nothing of it will be granted
+		}
 		err := s.in(r.path, func(dir int) error { return p.protectIn(s, r, dir) })
 		if err != nil && KindOf(err) == 0 {
 			err = unseen(r.path, "cannot be opened, to protect what is in it", err)
@@ -106,6 +109,9 @@ func (p *Plan) protectGitDirectory(s *survey, dir opened, file string) error {
 		target = filepath.Join(filepath.Dir(file), target)
 	}
 	walked, err := s.follow(filepath.Clean(target))
+	if errors.Is(err, errOutside) {
+		return nil
+	}
 	if err != nil {
 		return failed(Failed, file, "points to what cannot be found, to protect it", err)
 	}

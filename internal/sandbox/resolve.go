@@ -32,11 +32,14 @@ func (p *Policy) Resolve(ctx context.Context, around Surroundings) (*Plan, error
 	if err != nil {
 		return nil, err
 	}
-	var s survey
+	s := survey{limit: around.Within}
 	defer s.close()
 	var found []grant
 	for _, w := range wanted {
 		g, err := w.find(&s)
+		if errors.Is(err, errOutside) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +149,7 @@ type place struct {
 
 // places expands the entries.
 func (p *Policy) places(ctx context.Context, around Surroundings) ([]place, error) {
-	expansion := expansion{depth: p.GlobDepth, left: MaxGlobEntries}
+	expansion := expansion{depth: p.GlobDepth, left: MaxGlobEntries, limit: around.Within}
 	if expansion.depth == 0 {
 		expansion.depth = DefaultGlobDepth
 	}
@@ -229,12 +232,16 @@ type grant struct {
 	found walk
 }
 
-// find follows the links of a place.
+// find follows the links of a place. It fails with errOutside if the plan would lose the place when it is narrowed.
 func (w place) find(s *survey) (grant, error) {
-	walked, err := s.follow(filepath.Clean(w.path))
+	path := filepath.Clean(w.path)
+	if s.limit != nil && w.access == AccessNone && isOwn(path) {
+		return grant{place: w, found: walk{spot: spot{path: path}}}, nil // refused later, whether it exists or not
+	}
+	walked, err := s.follow(path)
 	switch {
-	case err == nil:
-		return grant{place: w, found: walked}, nil
+	case err == nil, errors.Is(err, errOutside):
+		return grant{place: w, found: walked}, err
 	case errors.Is(err, unix.ENOTDIR):
 		e := invalid(w.member, "a part of it is a file, so nothing can be below it; name what exists")
 		e.Path = w.path
