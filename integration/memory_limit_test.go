@@ -31,7 +31,7 @@ func TestServer_WithLittleMemory_RefusesStartsAndOutlivesTheGreedy(t *testing.T)
 	for _, mib := range []int{64, 256, 512} {
 		t.Run(fmt.Sprint(mib, "MiB"), func(t *testing.T) {
 			group := newTestGroup(t, "memory", map[string]string{"memory.limit_in_bytes": strconv.Itoa(mib << 20), "memory.max": strconv.Itoa(mib << 20)})
-			server := prepare(exec.Command("/bin/sh", "-c", "echo $$ > "+group+`/cgroup.procs; exec "$0" "$@"`, execwire, "serve", "--listen", "grpc://127.0.0.1:0"))
+			server := prepare(exec.Command("/bin/sh", "-c", "set -e; echo $$ > "+group+`/cgroup.procs; exec "$0" "$@"`, execwire, "serve", "--listen", "grpc://127.0.0.1:0"))
 			server.listen(t, 1)
 			conn := dial(t, "tcp", server.address(tcpDoor))
 			processes := execwirev1.NewProcessServiceClient(conn)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -41,10 +42,10 @@ func TestServer_AtTheLimitOfProcesses_LivesAndEndsTheBomb(t *testing.T) {
 		launch func(t *testing.T) *command
 	}{
 		{"rlimit", bombedUser, 85, func(t *testing.T) *command {
-			return serveAs(t, bombedUser, "ulimit -u 120")
+			return serveAs(t, bombedUser, 400, 120)
 		}},
 		{"pids cgroup", pidsUser, 145, func(t *testing.T) *command {
-			return serveAs(t, pidsUser, "echo $$ > "+newTestGroup(t, "pids", map[string]string{"pids.max": "150"})+"/cgroup.procs")
+			return serveAs(t, pidsUser, 150, 400)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -117,13 +118,19 @@ func tasksOf(user int) (tasks int) {
 	return tasks
 }
 
-// serveAs runs a server as another user, after a script that root executes.
-func serveAs(t *testing.T, user int, script string) *command {
+// serveAs runs a server as another user, in a control group with at most so many
+// processes and threads, and with as many of the user. Without both limits it does not
+// run: a bomb would take all that the machine has.
+func serveAs(t *testing.T, user, most, userMost int) *command {
 	t.Helper()
 	binary := filepath.Join(publicDir(t), "execwire")
 	copyFile(t, execwire, binary)
-	script += fmt.Sprintf(`; exec setpriv --reuid=%d --regid=%[1]d --clear-groups "$0" "$@"`, user)
-	c := prepare(exec.Command("/bin/sh", "-c", script, binary, "serve", "--listen", "grpc://127.0.0.1:0"))
+	group := newTestGroup(t, "pids", map[string]string{"pids.max": strconv.Itoa(most)})
+	script := fmt.Sprintf(`set -e
+echo $$ > %s/cgroup.procs
+ulimit -u %d
+exec setpriv --reuid=%d --regid=%[3]d --clear-groups "$0" "$@"`, group, userMost, user)
+	c := prepare(exec.Command("/bin/bash", "-c", script, binary, "serve", "--listen", "grpc://127.0.0.1:0"))
 	c.listen(t, 1)
 	return c
 }
