@@ -1,7 +1,7 @@
 import { parseAddress, relayUrl, shown } from "./address.js";
 import { Client, type Shared } from "./client.js";
 import { Credentials, type TlsFiles } from "./credentials.js";
-import { ConnectionError, ExecwireError, UsageError } from "./errors.js";
+import { ConnectionError, ExecwireError, messageOf, UsageError } from "./errors.js";
 import { Helper } from "./helper.js";
 import { assumedGraceMs, Backoff, graceMarginMs } from "./retry.js";
 import { Rpc } from "./rpc.js";
@@ -16,6 +16,8 @@ export interface ConnectOptions {
   readonly tls?: TlsFiles;
   /** Gives up connecting. */
   readonly signal?: AbortSignal;
+  /** For how long connections are made that are lost or not answered, in milliseconds: 30,000 unless it says otherwise. */
+  readonly timeoutMs?: number;
   /**
    * For how long lost connections are resumed, in milliseconds: 75,000 unless it says otherwise.
    * A process with a grace of its own is resumed for at least that.
@@ -34,8 +36,10 @@ const defaultMaxBufferedBytes = 4 << 20;
 /**
  * Connects to the server at a URL: grpc://HOST:PORT, grpcs://HOST:PORT with TLS, unix:///PATH,
  * relay+wss://HOST/executor/ID?role=harness through a relay, or local: (or an empty one) for a
- * server of this client's own on this machine. Resolves when the server has answered. A
- * connection that is lost later is made again when it is needed.
+ * server of this client's own on this machine. Resolves when the server has answered. Nothing
+ * that listens, a refusal and an answer that is not gRPC reject at once; a connection that is
+ * lost before the server has answered is made again until `timeoutMs`. One that is lost later
+ * is made again when it is needed.
  */
 export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
   const dialed = options.executor === undefined ? url : relayUrl(url, options.executor);
@@ -103,34 +107,57 @@ async function open(
     },
   };
   try {
-    await greet(rpc, connection, options.signal);
+    await greet(rpc, connection, options.timeoutMs ?? defaultTimeoutMs, options.signal);
   } catch (error) {
     await shared.close();
-    const refused = error instanceof ExecwireError && error.fromServer;
-    throw refused || options.signal?.aborted ? error : new ConnectionError(shown(url), connection.explain(error));
+    const answered = error instanceof ExecwireError && error.fromServer;
+    if (answered || options.signal?.aborted) {
+      throw error;
+    }
+    throw new ConnectionError(shown(url), error instanceof Conclusion ? error : connection.explain(error));
   }
   return new Client(shared, undefined);
 }
 
-/** How often a server is greeted that was reached, and gone before it had answered. */
-const greetings = 4;
+const defaultTimeoutMs = 30_000;
 
-/** Resolves when the server has answered. That it lets the caller do nothing is an answer; that it does not know it is a refusal. */
-async function greet(rpc: Rpc, connection: Connection, signal: AbortSignal | undefined): Promise<void> {
+/**
+ * Resolves when the server has answered. That it lets the caller do nothing is an answer; that it
+ * does not know it is a refusal. A connection that is lost before is made again.
+ */
+async function greet(rpc: Rpc, connection: Connection, timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
   const backoff = new Backoff();
-  for (let left = greetings - 1; ; left--) {
+  const over = AbortSignal.timeout(timeoutMs);
+  const either = signal === undefined ? over : AbortSignal.any([signal, over]);
+  let lost: unknown;
+  for (;;) {
     try {
-      await rpc.call((call) => rpc.stubs.environment.getEnvironment({}, call), signal);
+      await rpc.call((call) => rpc.stubs.environment.getEnvironment({}, call), either);
       return;
     } catch (error) {
-      if (error instanceof ExecwireError && error.fromServer && error.reason !== "UNAUTHENTICATED") {
-        return;
-      }
-      const lost = error instanceof ExecwireError && error.code === "UNAVAILABLE" && !error.fromServer;
-      if (!lost || !connection.reached || left === 0) {
+      if (signal?.aborted) {
         throw error;
       }
-      await backoff.wait(0, signal);
+      if (over.aborted) {
+        throw new Conclusion(`${lost === undefined ? "no answer" : messageOf(lost)} after ${timeoutMs / 1000} s`, { cause: lost });
+      }
+      const answered = error instanceof ExecwireError && error.fromServer;
+      if (answered && error.reason !== "UNAUTHENTICATED") {
+        return;
+      }
+      // A server that is gone after it was there is being started again.
+      if (answered || !(connection.wasLost || (connection.wasRefused && lost !== undefined))) {
+        throw error;
+      }
+      lost = error;
+      const why = connection.wasLost ? await connection.probe() : undefined;
+      if (why !== undefined) {
+        throw new Conclusion(why, { cause: error });
+      }
     }
+    await backoff.wait(0, either).catch(() => undefined); // the next call says so
   }
 }
+
+/** Why a server could not be reached, where that is known without asking its socket. */
+class Conclusion extends Error {}

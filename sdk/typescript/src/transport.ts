@@ -6,6 +6,7 @@ import { createGrpcTransport, type GrpcTransportOptions, Http2SessionManager } f
 import type { Address } from "./address.js";
 import type { Credentials } from "./credentials.js";
 import { CredentialError, messageOf } from "./errors.js";
+import { notGrpc, probe } from "./probe.js";
 
 /** A peer that is silent this long is asked whether it is there, and has pingTimeoutMs to answer. */
 export const pingIntervalMs = 30_000;
@@ -22,6 +23,12 @@ const connectionWindowBytes = 64 << 20;
 const sessionMegabytes = 128;
 const maxMessageBytes = 16 << 20;
 
+/** What a socket says that was lost, or that the server had no room for yet. */
+const losses = ["ECONNRESET", "ECONNABORTED", "EPIPE", "EAGAIN"];
+
+/** The end of a connection that the server closed in order. */
+class ClosedByPeer extends Error {}
+
 /** An address that is dialed by sockets of this process. */
 export type SocketAddress = Extract<Address, { kind: "tcp" | "unix" }>;
 
@@ -36,8 +43,6 @@ export class Connection implements SessionManager {
   private readonly sockets = new Map<net.Socket, Set<ClientHttp2Stream>>();
   private readonly sessions = new WeakMap<object, Set<ClientHttp2Stream>>();
   private newest: Set<ClientHttp2Stream> | undefined;
-  /** Whether the last attempt to connect came through to somebody. */
-  reached = false;
   /** Called when a connection is lost, after its streams were told. */
   onLost: (() => void) | undefined;
   private lastError: unknown;
@@ -94,6 +99,23 @@ export class Connection implements SessionManager {
     this.manager.notifyResponseByteRead(stream);
   }
 
+  /** Whether the last connection was lost, or not made in time: the server may answer the next. */
+  get wasLost(): boolean {
+    const { lastError } = this;
+    const code = lastError instanceof Error ? ((lastError as NodeJS.ErrnoException).code ?? "") : "";
+    return lastError instanceof ClosedByPeer || lastError instanceof ConnectError || losses.includes(code);
+  }
+
+  /** Asks the server why the last connection was lost; undefined if another may not be. */
+  probe(): Promise<string | undefined> {
+    return probe(this.address, this.credentials);
+  }
+
+  /** Whether nobody listens at the address, at the last attempt. */
+  get wasRefused(): boolean {
+    return (this.lastError as NodeJS.ErrnoException | undefined)?.code === "ECONNREFUSED";
+  }
+
   /** Why a first call failed: what the socket said, where it said something. */
   explain(error: unknown): unknown {
     const { lastError } = this;
@@ -117,9 +139,7 @@ export class Connection implements SessionManager {
   }
 
   private notGrpc(cause: unknown): Error {
-    const { address } = this;
-    const hint = address.kind === "tcp" && !address.tls ? ", or only with TLS (grpcs://)" : "";
-    return new Error(`${messageOf(cause)}: something listens there, but it does not speak gRPC${hint}`, { cause });
+    return new Error(`${messageOf(cause)}: ${notGrpc(this.address)}`, { cause });
   }
 
   /** Ends the connection, with all that goes on over it. Nothing of it keeps the process alive then. */
@@ -140,16 +160,13 @@ export class Connection implements SessionManager {
   };
 
   private open(): net.Socket {
+    this.lastError = undefined;
     const socket = this.dial();
     const timer = setTimeout(() => {
       socket.destroy(new ConnectError(`no answer to connecting within ${connectTimeoutMs / 1000} s`, Code.Unavailable));
     }, connectTimeoutMs);
     const ready = this.address.kind === "tcp" && this.address.tls ? "secureConnect" : "connect";
-    this.reached = false;
-    socket.once(ready, () => {
-      this.reached = !socket.destroyed;
-      clearTimeout(timer);
-    });
+    socket.once(ready, () => clearTimeout(timer));
     const open = new Set<ClientHttp2Stream>();
     this.sockets.set(socket, open);
     this.newest = open;
@@ -169,7 +186,7 @@ export class Connection implements SessionManager {
     socket.prependOnceListener("error", lose);
     socket.prependOnceListener("close", () => {
       if (this.sockets.has(socket)) {
-        lose(new Error("the other end closed it"));
+        lose(new ClosedByPeer("the other end closed it"));
       }
     });
     return socket;

@@ -59,6 +59,57 @@ test("what does not answer is told with the reason", async (t) => {
   await assert.rejects(connect(`unix://${other}`, { signal: AbortSignal.timeout(200) }), { name: "TimeoutError" });
 });
 
+/** Serves connections by a function that has their number, and resolves with the URL. */
+async function raw(t: TestContext, take: (n: number, socket: net.Socket) => void): Promise<string> {
+  let connections = 0;
+  const server = net.createServer((socket) => {
+    socket.on("error", () => undefined);
+    take(connections++, socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  after(t, () => server.close());
+  return `grpc://127.0.0.1:${(server.address() as net.AddressInfo).port}`;
+}
+
+test("connections that are lost before the answer are made again", async (t) => {
+  const { url } = await serve(t, { listen: "grpc://127.0.0.1:0" });
+  const ends: Record<string, (socket: net.Socket) => void> = {
+    reset: (socket) => socket.resetAndDestroy(),
+    closed: (socket) => socket.destroy(),
+    "closed when the client has greeted": (socket) => socket.once("data", () => socket.end()),
+    "reset after the first frame": (socket) => socket.write(Buffer.from([0, 0, 6, 4, 0, 0, 0, 0, 0, 0]), () => socket.resetAndDestroy()),
+  };
+  for (const [name, end] of Object.entries(ends)) {
+    await t.test(name, async (t) => {
+      const through = await raw(t, (n, socket) => {
+        if (n < 5) {
+          end(socket);
+          return;
+        }
+        const far = net.connect(Number(new URL(url).port), "127.0.0.1");
+        far.on("error", () => undefined);
+        socket.pipe(far).pipe(socket);
+        socket.once("close", () => far.destroy());
+      });
+      assert.equal(await says(await dial(t, through)), "hello\n");
+    });
+  }
+});
+
+test("an answer that is not gRPC is told at once, and a server that ends every connection at the timeout", async (t) => {
+  for (const answer of ["HTTP/1.1 400 Bad Request\r\n\r\n", "220 mail.example.com ESMTP\r\n"]) {
+    const url = await raw(t, (_, socket) => {
+      socket.end(answer);
+      socket.resume();
+    });
+    await assert.rejects(connect(url), (error: unknown) => error instanceof ConnectionError && /does not speak gRPC.*\(grpcs:\/\/\)$/.test(error.message));
+  }
+  const url = await raw(t, (_, socket) => socket.destroy());
+  await assert.rejects(connect(url, { timeoutMs: 500 }), (error: unknown) => error instanceof ConnectionError && /after 0\.5 s$/.test(error.message));
+  const mute = await raw(t, (_, socket) => after(t, () => socket.destroy()));
+  await assert.rejects(connect(mute, { timeoutMs: 500 }), (error: unknown) => error instanceof ConnectionError && /no answer after 0\.5 s$/.test(error.message));
+});
+
 /** A certificate that signs itself, good for this host by its address. */
 function certificate(t: TestContext): { certificate: string; key: string } {
   const dir = directory(t);
