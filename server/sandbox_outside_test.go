@@ -114,6 +114,13 @@ func aboutOutside(f *fixture, backend execwirev1.SandboxBackend, work, outside, 
 		start("execute "+name, func(c *execwirev1.DirectCommand) { c.Argv = []string{at} }, nil)
 		start("work in "+name, func(c *execwirev1.DirectCommand) { c.WorkingDirectory = at }, nil)
 		start("search "+name, func(c *execwirev1.DirectCommand) { c.Argv, c.Env = []string{"place"}, map[string]string{"PATH": at} }, nil)
+		if backend == execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP { // Landlock lets names, sizes and times be seen
+			_, err := f.files.GetMetadata(f.ctx, &execwirev1.GetMetadataRequest{Path: at})
+			answer("look at "+name, err)
+			_, err = f.files.ReadDirectory(f.ctx, &execwirev1.ReadDirectoryRequest{Path: at})
+			answer("list "+name, err)
+			continue // policies are resolved before it matters what enforces them
+		}
 		for _, policy := range []struct {
 			name   string
 			policy *execwirev1.SandboxPolicy
@@ -127,12 +134,6 @@ func aboutOutside(f *fixture, backend execwirev1.SandboxBackend, work, outside, 
 			}
 			_, err := f.files.GetMetadata(f.ctx, &execwirev1.GetMetadataRequest{Path: work + "/run", Sandbox: policy.policy})
 			answer("with a file, "+policy.name+" "+name, err)
-		}
-		if backend == execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP { // Landlock lets names, sizes and times be seen
-			_, err := f.files.GetMetadata(f.ctx, &execwirev1.GetMetadataRequest{Path: at})
-			answer("look at "+name, err)
-			_, err = f.files.ReadDirectory(f.ctx, &execwirev1.ReadDirectoryRequest{Path: at})
-			answer("list "+name, err)
 		}
 	}
 	start("work on a repository that points to it", func(*execwirev1.DirectCommand) {}, workspaceAt(work+"/repository"))

@@ -175,7 +175,7 @@ func checksOf(said *execwirev1.GetEnvironmentResponse, guarded bool, here machin
 	sandbox := check{Check: checkSandbox, Works: len(said.GetSandboxBackends()) > 0,
 		Detail: "every request with a sandbox is refused", Fix: "mend one of those below"}
 	if sandbox.Works {
-		sandbox.Detail, sandbox.Fix = "requests can be confined", ""
+		sandbox.Detail, sandbox.Fix = "requests can be confined; in a workspace .git is protected at the top only", ""
 	}
 	checks := []check{sandbox}
 	for _, status := range said.GetSandboxes() {

@@ -62,6 +62,27 @@ func TestProtectedPlacesStay(t *testing.T) {
 	}
 }
 
+// TestNestedRepository_IsWritable unless an entry names it, as docs/security.md says: only the top of a workspace is
+// protected.
+func TestNestedRepository_IsWritable(t *testing.T) {
+	dir := build(t, "w/.git/", "w/vendor/lib/.git/hooks/", "w/vendor/named/.git/hooks/")
+	plan := resolve(t, Policy{WorkspaceRoots: []string{dir + "/w"}, Entries: []Entry{
+		{Special: SpecialRoot, Access: AccessRead}, {Special: SpecialProjectRoots, Access: AccessWrite},
+		{Path: dir + "/w/vendor/named/.git", Access: AccessRead}}})
+	sandboxes := probed(t, Bubblewrap)
+	for script, works := range map[string]bool{
+		"echo > .git/new":                    false,
+		"echo > vendor/lib/.git/hooks/new":   true,
+		"mkdir src && mkdir src/.git":        true,
+		"echo > vendor/named/.git/hooks/new": false,
+		"mv vendor/named vendor/moved":       false,
+	} {
+		if output, status := runProgram(t, sandboxes, plan, shell("cd "+dir+"/w && "+script)); (status == 0) != works {
+			t.Errorf("%s: %#x %s", script, status, output)
+		}
+	}
+}
+
 // TestPlaceholdersAreShared ends one of two programs that need the same placeholder, and puts something into it.
 func TestPlaceholdersAreShared(t *testing.T) {
 	dir := build(t, "w/")
