@@ -62,6 +62,7 @@ type clientConn struct {
 func newClients(config clientsConfig) (*clients, error) {
 	cfg := config.cfg
 	budget := wsconn.NewBudget(int64(cfg.IncomingTotal))
+	budget.Setting, budget.MinRate = "incoming_bytes_total", int64(cfg.IncomingRate)
 	translator, err := gateway.New(gateway.Config{
 		Requests: int(cfg.Requests), ControlRequests: int(cfg.ControlRequests),
 		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Answers: int(cfg.AnswersTotal), Budget: budget, Logger: config.logger,
@@ -130,8 +131,8 @@ func (c *clients) serve(l net.Listener) error {
 	return nil
 }
 
-func (c *clients) serveWebsocket(ctx context.Context, _ auth.Caller, conn *wsconn.Conn) {
-	c.serveTransport(ctx, ctx.Value(arrivalKey{}).(*arrival).info, conn)
+func (c *clients) serveWebsocket(ctx context.Context, caller auth.Caller, conn *wsconn.Conn) {
+	c.serveTransport(ctx, caller.Principal.Name, ctx.Value(arrivalKey{}).(*arrival).info, conn)
 }
 
 // serveStdio serves the standard streams, if that is a door. The channel that it
@@ -144,7 +145,7 @@ func (o *doors) serveStdio(c *clients, serving *sync.WaitGroup) (left <-chan str
 	gone := make(chan struct{})
 	serving.Go(func() {
 		defer close(gone)
-		c.serveTransport(context.Background(), o.stdio.info, o.stdio.transport)
+		c.serveTransport(context.Background(), o.stdio.principal, o.stdio.info, o.stdio.transport)
 	})
 	if !o.onlyStdio() {
 		return nil
@@ -152,8 +153,8 @@ func (o *doors) serveStdio(c *clients, serving *sync.WaitGroup) (left <-chan str
 	return gone
 }
 
-// serveTransport serves a client until its connection has ended.
-func (c *clients) serveTransport(ctx context.Context, info clientAuthInfo, transport jsonrpc.Transport) {
+// serveTransport serves a client of a principal until its connection has ended.
+func (c *clients) serveTransport(ctx context.Context, principal string, info clientAuthInfo, transport jsonrpc.Transport) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	one := &clientConn{cancel: cancel}
@@ -161,7 +162,7 @@ func (c *clients) serveTransport(ctx context.Context, info clientAuthInfo, trans
 	defer c.leave(one)
 	defer c.recovered(transport.Peer())
 	// What ended it is in the gateway's log.
-	_ = c.gateway.Serve(ctx, &tracked{ClientConnInterface: c.upstream(info), clients: c, client: one}, transport)
+	_ = c.gateway.Serve(ctx, principal, &tracked{ClientConnInterface: c.upstream(info), clients: c, client: one}, transport)
 }
 
 // recovered keeps a panic to the connection that it came from.

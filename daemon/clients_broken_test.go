@@ -34,7 +34,7 @@ func TestAPanicEndsOneConnection(t *testing.T) {
 	transport := jsonrpc.NewStdio(in, nopCloser{io.Discard}, jsonrpc.StdioOptions{})
 	defer func() { _ = transport.Close(0, "") }()
 	go func() { _, _ = io.WriteString(said, `{"id":1,"method":"initialize","params":{"clientName":"c"}}`+"\n") }()
-	c.serveTransport(context.Background(), clientAuthInfo{}, transport)
+	c.serveTransport(context.Background(), "p", clientAuthInfo{}, transport)
 	if !strings.Contains(log.String(), "panicked") || !strings.Contains(log.String(), "exec-server stdio") {
 		t.Errorf("the log says %q", log.String())
 	}
@@ -77,7 +77,7 @@ func TestAClientThatHangsIsLeftBehind(t *testing.T) {
 		}
 		in, said := io.Pipe()
 		transport := jsonrpc.NewStdio(in, nopCloser{io.Discard}, jsonrpc.StdioOptions{})
-		served := begin(func() { c.serveTransport(context.Background(), clientAuthInfo{}, transport) })
+		served := begin(func() { c.serveTransport(context.Background(), "p", clientAuthInfo{}, transport) })
 		_, _ = io.WriteString(said, `{"id":1,"method":"initialize","params":{"clientName":"c"}}`+"\n")
 		<-upstream.called
 		began := time.Now()

@@ -87,7 +87,7 @@ func TestAnIdleClientCostsLittle(t *testing.T) {
 // may all together: one more is told so, and others are served.
 func TestLargeMessagesOfAllClientsAreBounded(t *testing.T) {
 	const message, many = 100 << 10, 4 // each takes 128 KiB, of which 64 KiB do not count
-	o := open(t, func(cfg *config.Config) { cfg.Request, cfg.IncomingTotal = 128<<10, many*64<<10 })
+	o := open(t, func(cfg *config.Config) { cfg.Request, cfg.IncomingTotal, cfg.IncomingRate = 128<<10, many*64<<10, 1 })
 	begin := func() *rpc {
 		c, err := o.dial(wsconn.DialOptions{})
 		if err != nil {

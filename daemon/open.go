@@ -30,6 +30,7 @@ type doors struct {
 // stdioClient is whoever is at the other end of the standard streams.
 type stdioClient struct {
 	transport *jsonrpc.Stdio
+	principal string
 	info      clientAuthInfo
 }
 
@@ -127,7 +128,7 @@ func (o opener) openStdio(opened *doors) error {
 		return fmt.Errorf("failed to open stdio: %w", err)
 	}
 	o.logger.Debug("serving the standard streams", "principal", caller.Principal.Name)
-	opened.stdio = &stdioClient{transport: transport, info: info}
+	opened.stdio = &stdioClient{transport: transport, principal: caller.Principal.Name, info: info}
 	return nil
 }
 

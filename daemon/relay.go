@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
@@ -40,10 +41,9 @@ func newRelayDoor(cfg config.Config, clients *clients, logger *slog.Logger) (*re
 	if err != nil {
 		return nil, err
 	}
-	return &relayDoor{
-		endpoint: endpoint, grpc: newRelayListener(), clients: clients, logger: logger,
-		large: wsconn.NewBudget(int64(cfg.AnswersTotal)),
-	}, nil
+	large := wsconn.NewBudget(int64(cfg.AnswersTotal))
+	large.Setting = "answer_bytes_total"
+	return &relayDoor{endpoint: endpoint, grpc: newRelayListener(), clients: clients, logger: logger, large: large}, nil
 }
 
 // accept takes streams until the door is closed.
@@ -74,7 +74,7 @@ func (r *relayDoor) serve(stream *relay.Stream) {
 	case r.clients.refusing.Load():
 		stream.Reset(relay.ReasonGoingAway)
 	default:
-		r.clients.serveTransport(context.Background(), newClientAuthInfo(shownByRelay()), newRelayTransport(stream, first, r.large))
+		r.clients.serveTransport(context.Background(), auth.Relay.Name, newClientAuthInfo(shownByRelay()), newRelayTransport(stream, first, r.large))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
@@ -35,8 +36,9 @@ var (
 )
 
 func newRelayTransport(stream *relay.Stream, first []byte, large *wsconn.Budget) *relayTransport {
-	t := &relayTransport{stream: stream, first: first, share: large.Share()}
+	t := &relayTransport{stream: stream, first: first}
 	t.over, t.end = context.WithCancelCause(context.Background())
+	t.share = large.Share(auth.Relay.Name, func(why *wsconn.BudgetError) { t.end(why) })
 	return t
 }
 

@@ -25,7 +25,7 @@ func dialCore(b *testing.B) *wsconn.Conn {
 	handler := NewHandler(HTTPConfig{
 		Authenticate: func(*http.Request) (auth.Caller, *Refusal) { return auth.Caller{}, nil },
 		Serve: func(ctx context.Context, _ auth.Caller, conn *wsconn.Conn) {
-			_ = gateway.Serve(ctx, core.channel, conn)
+			_ = gateway.Serve(ctx, "p", core.channel, conn)
 		},
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -29,7 +29,7 @@ func entering(t *testing.T, b *bulk, n int) (entered func() int, leave func()) {
 func TestLargeAnswersOfAllConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := wsconn.NewBudget(3 * bulkBytes)
-		greedy, late := &bulk{share: budget.Share()}, &bulk{share: budget.Share()}
+		greedy, late := &bulk{share: budget.Share("p", nil)}, &bulk{share: budget.Share("p", nil)}
 		ofGreedy, leaveGreedy := entering(t, greedy, 2*maxBulk)
 		if got := ofGreedy(); got != 4 {
 			t.Errorf("%d answers are prepared, want one and three of the total", got)
@@ -52,7 +52,7 @@ func TestLargeAnswersOfAllConnectionsAreBounded(t *testing.T) {
 		}
 		leaveLate()
 		leaveLate()
-		if !budget.Share().Hold(3 * bulkBytes) {
+		if !budget.Share("p", nil).Hold(3 * bulkBytes) {
 			t.Error("answers that were said take of the total")
 		}
 	})
@@ -75,7 +75,7 @@ func TestLargeAnswersOfAConnectionAreBounded(t *testing.T) {
 func TestWaitingForALargeAnswerIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := wsconn.NewBudget(maxBulk * bulkBytes)
-		b := &bulk{share: budget.Share()}
+		b := &bulk{share: budget.Share("p", nil)}
 		entered, leave := entering(t, b, maxBulk)
 		if got := entered(); got != maxBulk {
 			t.Fatalf("%d answers are prepared", got)
@@ -92,7 +92,7 @@ func TestWaitingForALargeAnswerIsGivenUp(t *testing.T) {
 			leaveNow()
 		}
 		b.end()
-		if !budget.Share().Hold(maxBulk * bulkBytes) {
+		if !budget.Share("p", nil).Hold(maxBulk * bulkBytes) {
 			t.Error("a connection that has ended takes of the total")
 		}
 		for range maxBulk - 1 {

@@ -52,7 +52,11 @@ type connection struct {
 	cancelCalls context.CancelCauseFunc
 	polls       context.Context
 	cancelPolls context.CancelCauseFunc
-	tasks       sync.WaitGroup
+	// evicted ends with the context of Serve, or when what the connection holds has
+	// to give way to others.
+	evicted context.Context
+	evict   context.CancelCauseFunc
+	tasks   sync.WaitGroup
 
 	out     *outgoing
 	permits permits
@@ -99,7 +103,7 @@ type ending struct {
 // errServed ends what a connection has started when it is over.
 var errServed = errors.New("the connection has ended")
 
-func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInterface, conn jsonrpc.Transport) *connection {
+func newConnection(g *Gateway, ctx context.Context, principal string, upstream grpc.ClientConnInterface, conn jsonrpc.Transport) *connection {
 	c := &connection{
 		gateway: g, conn: conn, log: g.log.With(slog.String("peer", conn.Peer())),
 		upstream:     upstream,
@@ -116,27 +120,45 @@ func newConnection(g *Gateway, ctx context.Context, upstream grpc.ClientConnInte
 	c.calls, c.cancelCalls = context.WithCancelCause(c.ctx)
 	c.polls, c.cancelPolls = context.WithCancelCause(c.calls)
 	c.out = newOutgoing(c)
-	c.permits.limits(g.config)
-	c.httpPlaces.limits(g.config)
+	c.evicted, c.evict = context.WithCancelCause(ctx)
+	share := func() *wsconn.Share {
+		return g.config.Budget.Share(principal, func(why *wsconn.BudgetError) { c.evict(why) })
+	}
+	c.permits.limits(g.config, share())
+	c.httpPlaces.limits(g.config, share())
 	c.watches.limit = g.config.Watches
-	c.bulk.share, c.reads.share = g.answers.Share(), g.answers.Share()
+	c.bulk.share, c.reads.share = g.answers.Share(principal, nil), g.answers.Share(principal, nil)
 	c.marks.begin(c)
 	return c
 }
 
 // serve is Serve but for the logging.
-func (c *connection) serve(ctx context.Context) error {
+func (c *connection) serve() error {
+	defer c.evict(nil)
 	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
+	stop := context.AfterFunc(c.evicted, func() {
 		defer close(stopped)
 		defer c.contain()
-		c.end(ending{closeGoingAway, "the server stops", context.Cause(ctx)})
+		c.end(stopping(context.Cause(c.evicted)))
 	})
 	err := c.finish(c.receiveAll())
 	if !stop() {
 		<-stopped
 	}
 	return err
+}
+
+// stopping is the ending of a connection that is not served any more.
+func stopping(cause error) ending {
+	if full, ok := errors.AsType[*wsconn.BudgetError](cause); ok {
+		return gaveWay(full)
+	}
+	return ending{closeGoingAway, "the server stops", cause}
+}
+
+// gaveWay is the ending of a connection whose messages have no space.
+func gaveWay(full *wsconn.BudgetError) ending {
+	return ending{closeTryAgain, full.Reason(), full}
 }
 
 // receiveAll takes messages until no more come, or none is wanted any more, and
@@ -168,7 +190,7 @@ func (c *connection) finish(received error) error {
 	case errors.As(received, &tooLarge):
 		c.refuseTooLarge(tooLarge)
 	case errors.As(received, &full):
-		c.hangUp(budgetReached(), ending{closeTryAgain, "too many large messages at once", received})
+		c.hangUp(budgetReached(), gaveWay(full))
 	}
 	c.cancel(errServed)
 	c.unlimitAll()

@@ -133,7 +133,7 @@ func (c *core) connect(change ...func(*pipe, *Config)) *client {
 	cl.changed.L = &cl.mu
 	close(cl.gate)
 	var running sync.WaitGroup
-	running.Go(func() { cl.served <- gateway.Serve(ctx, c.channel, p.transport()) })
+	running.Go(func() { cl.served <- gateway.Serve(ctx, "p", c.channel, p.transport()) })
 	cl.reading.Go(cl.read)
 	c.t.Cleanup(func() {
 		cl.resumeReading()
@@ -153,12 +153,12 @@ func (c *core) serveHere() (*connection, *client) {
 		c.t.Fatal(err)
 	}
 	p := newPipe()
-	served := newConnection(gateway, c.t.Context(), c.channel, p)
+	served := newConnection(gateway, c.t.Context(), "p", c.channel, p)
 	cl := &client{t: c.t, pipe: p, gate: make(chan struct{}), quota: -1}
 	cl.changed.L = &cl.mu
 	close(cl.gate)
 	var running sync.WaitGroup
-	running.Go(func() { _ = served.serve(c.t.Context()) })
+	running.Go(func() { _ = served.serve() })
 	cl.reading.Go(cl.read)
 	c.t.Cleanup(func() {
 		cl.cut()

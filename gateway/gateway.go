@@ -126,7 +126,8 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("gateway setting %s is %d: use 1 or more, or 0 for the default", e.Field, e.Value)
 }
 
-// Serve serves one connection to its end: it answers requests by calls of the
+// Serve serves one connection of a principal, for whom [Config.Budget] counts, to
+// its end: it answers requests by calls of the
 // upstream, as whoever the upstream takes them to come from, and returns when
 // nothing of the connection is left. It closes conn. The upstream must outlive
 // it.
@@ -135,9 +136,9 @@ func (e *ConfigError) Error() string {
 // and its session is ended; when the connection is lost otherwise, or ctx ends,
 // the session is left to its grace. The error is nil after a normal end, the
 // cause of ctx when that ended, and else says why the connection ended.
-func (g *Gateway) Serve(ctx context.Context, upstream grpc.ClientConnInterface, conn jsonrpc.Transport) error {
-	c := newConnection(g, ctx, upstream, conn)
-	err := c.serve(ctx)
+func (g *Gateway) Serve(ctx context.Context, principal string, upstream grpc.ClientConnInterface, conn jsonrpc.Transport) error {
+	c := newConnection(g, ctx, principal, upstream, conn)
+	err := c.serve()
 	if err != nil && !errors.Is(err, context.Cause(ctx)) {
 		g.log.Info("a JSON-RPC connection has ended", slog.String("peer", conn.Peer()), slog.String("error", err.Error()))
 	}

@@ -22,7 +22,7 @@ var _ jsonrpc.Transport = (*wsconn.Conn)(nil)
 
 // HTTPConfig is what a [Handler] needs.
 type HTTPConfig struct {
-	// Websocket is for every connection. An empty label becomes that of the
+	// Websocket is for every connection, but for its Principal. An empty label becomes that of the
 	// reference.
 	Websocket wsconn.Options
 	// Origins are the values of the Origin header that are let in, compared
@@ -131,7 +131,9 @@ func (h *Handler) websocket(w http.ResponseWriter, r *http.Request) {
 		notReady.answer(w)
 		return
 	}
-	conn, err := wsconn.Accept(w, r, h.config.Websocket)
+	options := h.config.Websocket
+	options.Principal = caller.Principal.Name
+	conn, err := wsconn.Accept(w, r, options)
 	if err != nil {
 		h.leave()
 		return // it is answered, or nobody is there

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/wsconn"
 )
 
 // cutBody is a response whose body comes in pieces of one size.
@@ -32,7 +33,7 @@ func TestABodyInSmallPiecesTakesNoMoreThanItsBytes(t *testing.T) {
 	const size = 256 << 10
 	for _, of := range []int{1, 7, 1 << 10, largePiece - 1, largePiece, largePiece + 1, 64 << 10} {
 		places := &httpPlaces{}
-		places.limits(Config{HTTPBuffered: 2 * size})
+		places.limits(Config{HTTPBuffered: 2 * size}, new(wsconn.Share))
 		response := &httpResponse{place: &httpPlace{of: places}, stream: &cutBody{left: size / of, size: of}}
 		if failed := response.gather(maxFileBytes); failed != nil {
 			t.Fatal(failed)

@@ -30,9 +30,9 @@ type httpPlace struct {
 	left      sync.Once
 }
 
-func (p *httpPlaces) limits(config Config) {
+func (p *httpPlaces) limits(config Config, share *wsconn.Share) {
 	p.off, p.requests, p.bytes = config.NoHTTP, config.HTTPRequests, config.HTTPBuffered
-	p.share = config.Budget.Share()
+	p.share = share
 	p.streaming = make(map[string]struct{})
 }
 

@@ -58,7 +58,7 @@ func (w *walker) serve() (*pipe, chan stamped, chan error, *sync.WaitGroup) {
 		w.t.Fatal(err)
 	}
 	running := new(sync.WaitGroup)
-	running.Go(func() { served <- gateway.Serve(w.t.Context(), w.core.channel, p.transport()) })
+	running.Go(func() { served <- gateway.Serve(w.t.Context(), "p", w.core.channel, p.transport()) })
 	running.Go(func() {
 		defer close(said)
 		for raw := p.next(); raw != nil; raw = p.next() {

@@ -194,7 +194,7 @@ func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
 // there are others: who closes many files can still terminate.
 func TestPermitsForEndingThingsAreKept(t *testing.T) {
 	var p permits
-	p.limits(Config{Requests: 3, ControlRequests: 1, Incoming: 1 << 20})
+	p.limits(Config{Requests: 3, ControlRequests: 1, Incoming: 1 << 20}, new(wsconn.Share))
 	var held []permit
 	enter := func(control bool, setting string) {
 		t.Helper()

@@ -31,9 +31,9 @@ type permit struct {
 	bytes   int
 }
 
-func (p *permits) limits(config Config) {
+func (p *permits) limits(config Config, share *wsconn.Share) {
 	p.requests, p.control, p.incoming = config.Requests, config.ControlRequests, config.Incoming
-	p.share = config.Budget.Share()
+	p.share = share
 }
 
 // enter takes a permit, or says which limit was reached. A request for control has
@@ -63,14 +63,16 @@ func (p *permits) enter(control bool, bytes int) (permit, *jsonrpc.Error) {
 	return permit{control: full, bytes: bytes}, nil
 }
 
+// incomingTotal is the name of the limit of all connections together.
+const incomingTotal = "incoming_bytes_total"
+
 // budgetReached is the refusal of a message for which all connections together
-// leave no room.
+// leave no space.
 func budgetReached() *jsonrpc.Error {
-	const setting = "incoming_bytes_total"
 	return &jsonrpc.Error{
 		Code:    jsonrpc.CodeLimitReached,
-		Message: "the requests of all connections take too much memory together: send it again later, or raise " + setting,
-		Data:    map[string]any{"setting": setting},
+		Message: "the requests of all connections take too much memory together: send it again later, or raise " + incomingTotal,
+		Data:    map[string]any{"setting": incomingTotal},
 	}
 }
 

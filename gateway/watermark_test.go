@@ -235,9 +235,9 @@ func TestNothingIsRememberedOfWhatIsOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := newConnection(gateway, t.Context(), core.channel, p)
+		c := newConnection(gateway, t.Context(), "p", core.channel, p)
 		var serving sync.WaitGroup
-		serving.Go(func() { _ = c.serve(t.Context()) })
+		serving.Go(func() { _ = c.serve() })
 		cl := &client{t: t, pipe: p, gate: make(chan struct{}), quota: -1}
 		cl.changed.L = &cl.mu
 		close(cl.gate)

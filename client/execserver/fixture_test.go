@@ -73,7 +73,7 @@ func newGateway(t testing.TB) *gatewayServer {
 	handler := gateway.NewHandler(gateway.HTTPConfig{
 		Authenticate: func(*http.Request) (auth.Caller, *gateway.Refusal) { return auth.Unrestricted(auth.InProcess), nil },
 		Serve: func(ctx context.Context, _ auth.Caller, conn *wsconn.Conn) {
-			_ = door.Serve(ctx, channel, conn) // how a client leaves is the test's matter
+			_ = door.Serve(ctx, "p", channel, conn) // how a client leaves is the test's matter
 		},
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -180,7 +180,9 @@ type Config struct {
 	// Incoming bounds the requests of one JSON-RPC connection in bytes.
 	Incoming Bytes `name:"incoming_bytes_per_connection" default:"256MiB" unit:"bytes" min:"64KiB" max:"16GiB" help:"Bytes of all unanswered requests of one JSON-RPC connection together, one excepted. Further ones are refused."`
 	// IncomingTotal bounds those of all of them, from their first byte.
-	IncomingTotal Bytes `name:"incoming_bytes_total" default:"1GiB" unit:"bytes" min:"128KiB" max:"1024GiB" help:"Bytes of JSON-RPC messages that are being received or unanswered on all connections together, but for the first 64KiB of each connection. A client that sends more is refused, or disconnected with code 1013. At least twice request_bytes."`
+	IncomingTotal Bytes `name:"incoming_bytes_total" default:"1GiB" unit:"bytes" min:"128KiB" max:"1024GiB" help:"Bytes of JSON-RPC messages that are being received or unanswered on all connections together, but for the first 64KiB of each connection. When it is reached, a connection within its equal share (of that of its principal, and that of all principals) still gets it, and the slowest connection of the heaviest principal is disconnected with code 1013; another is refused, or disconnected with code 1013. At least twice request_bytes."`
+	// IncomingRate is the rate below which a message counts as stalled.
+	IncomingRate Bytes `name:"min_incoming_bytes_per_second" default:"16KiB" unit:"bytes" min:"1" max:"1GiB" help:"The rate in bytes per second below which a large JSON-RPC message that is being received, or answered, gives way to any other once incoming_bytes_total is reached. Nothing is slow enough to be ended while it is not."`
 	// Outgoing bounds what waits to be read by one JSON-RPC client.
 	Outgoing Bytes `name:"outgoing_bytes_per_connection" default:"1MiB" unit:"bytes" min:"4KiB" max:"1GiB" help:"Refusals that may wait for one client of JSON-RPC to read them; answers wait with their requests. A client that goes on asking and does not read is disconnected."`
 	// AnswersTotal bounds large answers that wait to be read by all of them.

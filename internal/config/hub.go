@@ -57,7 +57,9 @@ type Hub struct {
 	// ConnectionQueue bounds all of one websocket.
 	ConnectionQueue Bytes `name:"connection_queue_bytes" default:"64MiB" unit:"bytes" min:"1MiB" max:"16GiB" help:"What may wait for one websocket, over all its streams."`
 	// TotalQueue bounds all of them.
-	TotalQueue Bytes `name:"queue_bytes_total" default:"1GiB" unit:"bytes" min:"1MiB" max:"1024GiB" help:"What may wait for all websockets together; and as much again for large frames that are being received."`
+	TotalQueue Bytes `name:"queue_bytes_total" default:"1GiB" unit:"bytes" min:"1MiB" max:"1024GiB" help:"What may wait for all websockets together; and as much again for large frames that are being received, for which the slowest of the heaviest principal gives way (code 1013)."`
+	// IncomingRate is the rate below which a frame counts as stalled.
+	IncomingRate Bytes `name:"min_incoming_bytes_per_second" default:"16KiB" unit:"bytes" min:"1" max:"1GiB" help:"The rate in bytes per second below which a large frame that is being received gives way to others once such frames take queue_bytes_total. Those of a principal or a connection within its equal share are taken in any case."`
 	// Connections bounds the connections of one listener.
 	Connections Count `name:"connections_per_listener" default:"10000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one takes the place of one on which nobody was let in, or is closed."`
 	// PrincipalConnections bounds the websockets of one principal.

@@ -96,7 +96,7 @@ func TestSharesOfABudget(t *testing.T) {
 	var all sync.WaitGroup
 	for range holders {
 		all.Go(func() {
-			share := budget.Share()
+			share := budget.Share("p", nil)
 			for i := range 1000 {
 				if !share.Hold(wsconn.OwnBytes) {
 					t.Error("what is its own was refused")
@@ -113,14 +113,61 @@ func TestSharesOfABudget(t *testing.T) {
 		})
 	}
 	all.Wait()
-	one := budget.Share()
+	one := budget.Share("p", nil)
 	if one.Hold(wsconn.OwnBytes+limit+1) || !one.Hold(wsconn.OwnBytes+limit) {
 		t.Error("what was given back is not all that there is")
 	}
-	if budget.Share().Hold(wsconn.OwnBytes + 1) {
+	if budget.Share("p", nil).Hold(wsconn.OwnBytes + 1) {
 		t.Error("there was more than the limit")
 	}
-	if unbounded := (*wsconn.Budget)(nil).Share(); !unbounded.Hold(1 << 62) {
+	if unbounded := (*wsconn.Budget)(nil).Share("", nil); !unbounded.Hold(1 << 62) {
 		t.Error("a share of no budget has a bound")
+	}
+}
+
+// A share within its equal part gets it from the heaviest principal; one that wants
+// more gets only what is stalled.
+func TestFullBudget_GivesEqualParts(t *testing.T) {
+	const own, limit = wsconn.OwnBytes, 3000
+	for _, c := range []struct {
+		name      string
+		principal string
+		bytes     int64
+		minRate   int64
+		want      bool
+		evicted   int
+	}{
+		{"of another principal, within its part", "b", 1500, 0, true, 2},
+		{"of another principal, beyond its part", "b", 1501, 0, false, 0},
+		{"of another principal, beyond its part, others stalled", "b", 3000, 1 << 40, true, 3},
+		{"of the same principal, within its part", "a", 750, 0, true, 1},
+		{"of the same principal, beyond its part", "a", 751, 0, false, 0},
+		{"of the same principal, beyond its part, others stalled", "a", 1001, 1 << 40, true, 2},
+		{"of more than there is", "b", 3001, 1 << 40, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			budget := wsconn.NewBudget(limit)
+			budget.MinRate, budget.Setting = c.minRate, "setting"
+			evicted := 0
+			for range 3 {
+				holder := budget.Share("a", func(e *wsconn.BudgetError) {
+					evicted++
+					if !e.Evicted || e.Limit != limit || !strings.Contains(e.Error(), "setting") || !strings.Contains(e.Reason(), "setting") {
+						t.Errorf("evicted by %#v: %v", e, e)
+					}
+				})
+				if !holder.Hold(own + 1000) {
+					t.Fatal("a holder was refused")
+				}
+			}
+			share := budget.Share(c.principal, nil)
+			if got := share.Hold(own + c.bytes); got != c.want || evicted != c.evicted {
+				t.Errorf("Hold = %v, and %d gave way; want %v, %d", got, evicted, c.want, c.evicted)
+			}
+			share.End()
+			if rest := budget.Share("c", nil); !rest.Hold(own + int64(c.evicted)*1000) {
+				t.Error("what gave way is not there for others")
+			}
+		})
 	}
 }

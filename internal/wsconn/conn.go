@@ -35,7 +35,8 @@ type Conn struct {
 
 // newConn returns a connection that is open but for its websocket.
 func newConn(w *wire, peer string, o Options) *Conn {
-	c := &Conn{options: o, peer: o.Label + " " + peer, wire: w, raw: innermost(w.Conn), prover: newProver(), share: o.Budget.Share()}
+	c := &Conn{options: o, peer: o.Label + " " + peer, wire: w, raw: innermost(w.Conn), prover: newProver()}
+	c.share = o.Budget.Share(o.Principal, c.evicted)
 	c.over, c.end = context.WithCancelCause(context.Background())
 	return c
 }
@@ -57,6 +58,13 @@ func (c *Conn) pinged(payload []byte) (libraryAnswers bool) {
 
 // Peer names the other end: the label and its address.
 func (c *Conn) Peer() string { return c.peer }
+
+// evicted makes Receive return why what it has received so far has to give way.
+func (c *Conn) evicted(why *BudgetError) {
+	if c.end(why); context.Cause(c.over) == error(why) {
+		_ = c.wire.SetReadDeadline(past)
+	}
+}
 
 // lose ends the connection as lost: what is under way returns, and nothing more
 // can be sent or received.

@@ -32,6 +32,8 @@ type Options struct {
 	// connections that have it, so that many large ones that come slowly do not
 	// add up. nil is no bound.
 	Budget *Budget
+	// Principal is for whom Budget counts what is received.
+	Principal string
 	// PingInterval is the time between pings, of which one is unanswered at
 	// most. They keep what lies between the peers from forgetting the
 	// connection. 0 is none; DefaultPingInterval is usual.

@@ -31,7 +31,8 @@ var (
 // binary one never is. The error is
 //   - io.EOF if the peer closed the connection with code 1000,
 //   - a [*TooLargeError] if a frame or the message is beyond its limit,
-//   - a [*BudgetError] if Options.Budget has no room for the message,
+//   - a [*BudgetError] if Options.Budget has no space for the message, or the message has
+//     to give way to others'
 //   - a [*ClosedError] in it if the peer closed the connection with another code,
 //   - net.ErrClosed in it after Close,
 //   - anything else if the connection was lost.
@@ -94,7 +95,7 @@ func (c *Conn) grown(b []byte) ([]byte, error) {
 	} else {
 		most := min(2*int64(cap(b))-1, c.options.MessageBytes) + 1
 		if !c.share.Hold(most) {
-			return nil, &BudgetError{Limit: c.options.Budget.Limit()}
+			return nil, c.options.Budget.refusal(false)
 		}
 		larger = make([]byte, len(b), most)
 	}

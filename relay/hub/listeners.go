@@ -129,7 +129,7 @@ func (h *Hub) loadTLS() (*listen.TLS, error) {
 func limitsOf(cfg config.Hub) rendezvousLimits {
 	return rendezvousLimits{
 		FrameBytes: int64(cfg.Frame), QueueBytes: int64(cfg.Queue), PlainQueueBytes: int64(cfg.PlainQueue),
-		ConnectionQueueBytes: int64(cfg.ConnectionQueue), TotalQueueBytes: int64(cfg.TotalQueue),
+		ConnectionQueueBytes: int64(cfg.ConnectionQueue), TotalQueueBytes: int64(cfg.TotalQueue), MinIncomingRate: int64(cfg.IncomingRate),
 		Connections: int(cfg.PrincipalConnections), StreamsPerConnection: int(cfg.ConnectionStreams),
 		StreamsPerPrincipal: int(cfg.PrincipalStreams), StreamsPerExecutor: int(cfg.ExecutorStreams), Executors: int(cfg.Executors), ExecutorsPerPrincipal: int(cfg.PrincipalExecutors),
 		StreamGrace: duration(cfg.StreamGrace), StreamIdle: duration(cfg.StreamIdle), URLLifetime: duration(cfg.URLLifetime),

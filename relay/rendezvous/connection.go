@@ -87,7 +87,7 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	if tookOver {
 		who.Info("an executor took over from one that was connected")
 	}
-	if l.carrier, err = wsconn.Accept(w, r, h.options()); err != nil {
+	if l.carrier, err = wsconn.Accept(w, r, h.options(l.principal)); err != nil {
 		place.departExecutor(l)
 		h.see(id, t.Epoch, false)
 		return nil // it is answered, or nobody is there
@@ -189,7 +189,7 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 		return err
 	}
 	defer leave()
-	conn, err := wsconn.Accept(w, r, h.options())
+	conn, err := wsconn.Accept(w, r, h.options(member.Principal.Name))
 	if err != nil {
 		return nil // it is answered, or nobody is there
 	}
@@ -260,10 +260,10 @@ func (h *Hub) enter(principal, id string) (leave func(), p *place, err error) {
 	}, p, nil
 }
 
-// options are those of every websocket.
-func (h *Hub) options() wsconn.Options {
+// options are those of every websocket of a principal.
+func (h *Hub) options(principal string) wsconn.Options {
 	return wsconn.Options{
-		Binary: true, Label: "relay websocket", Budget: h.incoming,
+		Binary: true, Label: "relay websocket", Budget: h.incoming, Principal: principal,
 		FrameBytes: h.shared.limits.FrameBytes, MessageBytes: h.shared.limits.FrameBytes,
 		PingInterval: h.config.PingInterval, DeadAfter: h.config.DeadAfter,
 	}

@@ -115,6 +115,7 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 		signer: signer{key: config.URLKey}, incoming: wsconn.NewBudget(limits.TotalQueueBytes),
 		sockets: newTally(), logger: config.Logger, exchanges: make(map[string]*place),
 	}
+	h.incoming.Setting, h.incoming.MinRate = "queue_bytes_total", limits.MinIncomingRate
 	h.over, h.end = context.WithCancelCause(context.Background())
 	h.routes = h.newRoutes()
 	if err := h.begin(); err != nil {

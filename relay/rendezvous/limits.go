@@ -12,6 +12,7 @@ const (
 	DefaultPlainQueueBytes       = 16 << 20
 	DefaultConnectionQueueBytes  = 64 << 20
 	DefaultTotalQueueBytes       = 1 << 30
+	DefaultMinIncomingRate       = 16 << 10
 	DefaultConnections           = 1024
 	DefaultStreamsPerConnection  = 1024
 	DefaultStreamsPerPrincipal   = 4096
@@ -49,6 +50,10 @@ type Limits struct {
 	// a stream do not count. 0 is DefaultConnectionQueueBytes
 	// and DefaultTotalQueueBytes.
 	ConnectionQueueBytes, TotalQueueBytes int64
+	// MinIncomingRate is the rate in bytes per second below which a large frame that is
+	// being received may have to give way to others once such frames take
+	// TotalQueueBytes. 0 is DefaultMinIncomingRate.
+	MinIncomingRate int64
 	// Connections is how many websockets one principal may have, executors' and
 	// harnesses' together. Further ones are refused with 429. 0 is
 	// DefaultConnections.
@@ -107,6 +112,7 @@ func (l Limits) withDefaults() (Limits, error) {
 		{"PlainQueueBytes", &l.PlainQueueBytes, DefaultPlainQueueBytes},
 		{"ConnectionQueueBytes", &l.ConnectionQueueBytes, DefaultConnectionQueueBytes},
 		{"TotalQueueBytes", &l.TotalQueueBytes, DefaultTotalQueueBytes},
+		{"MinIncomingRate", &l.MinIncomingRate, DefaultMinIncomingRate},
 	} {
 		if err := orDefault(v.name, v.value, v.standard); err != nil {
 			return Limits{}, err

@@ -112,7 +112,7 @@ func closeFor(err error) (code int, reason string) {
 		return wsconn.CodeTooLarge, tooLarge.Error()
 	}
 	if noRoom, ok := errors.AsType[*wsconn.BudgetError](err); ok {
-		return codeTryAgainLater, noRoom.Error()
+		return codeTryAgainLater, noRoom.Reason()
 	}
 	return wsconn.CodeNormal, ""
 }
