@@ -107,7 +107,7 @@ func (d *recordingDialer) connectRelay(ctx context.Context) (net.Conn, error) {
 		_ = h.Close() // nothing was said
 		return nil, err
 	}
-	return &relayConn{Conn: conn, harness: h}, nil
+	return &relayConn{Conn: conn, harness: h, record: d.record}, nil
 }
 
 // setRefused notes whether the last attempt, which failed with err or did not, was
@@ -132,6 +132,16 @@ func (d *recordingDialer) refusal() error {
 type relayConn struct {
 	net.Conn
 	harness *harness.Harness
+	record  func(error) // keeps why the connection ended before a server answered
+}
+
+// Read implements net.Conn.
+func (c *relayConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, harness.ErrStreamLimit) {
+		c.record(err)
+	}
+	return n, err
 }
 
 // Close implements net.Conn.

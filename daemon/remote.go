@@ -45,7 +45,7 @@ func (d *Daemon) openRemote() (*remote, error) {
 	}
 	return &remote{door: door, options: executor.Options{
 		BaseURL: d.cfg.RemoteURL, ExecutorID: d.cfg.ExecutorID, Credentials: d.opts.RemoteCredentials, TLS: trust,
-		Name: name, Version: d.opts.Version, Labels: d.cfg.Labels(),
+		Name: name, Version: d.opts.Version, Labels: d.cfg.Labels(), Streams: int(d.cfg.RelayStreams),
 		Serve: func(ctx context.Context, websocket *wsconn.Conn) error { return door.endpoint.Run(ctx, websocket) },
 		// The frames of the rendezvous are no larger than the defaults, whatever
 		// clients of listeners may send.

@@ -86,9 +86,18 @@ func TestFloodOfStreams(t *testing.T) {
 	if table.count != 10 {
 		t.Errorf("%d streams that nobody has been told of are counted", table.count)
 	}
-	tell(t, table, dataFrame("more", none, 0, 0, 0, 1, "hello"))
-	if len(table.lines) != 0 {
-		t.Error("a stream found a place while nobody has been told of those that ended")
+	// As many again find a place, and no more, while nobody has been told of those
+	// that ended.
+	for i := range 20 {
+		id := fmt.Sprint("more ", i)
+		tell(t, table, dataFrame(id, none, 0, 0, 0, 1, "hello"))
+		if _, there := table.lines[id]; there != (i < 10) {
+			t.Errorf("stream %d beside 10 that have ended: %v", i, there)
+		}
+		tell(t, table, appendReset(nil, id, 0, 0, "because"))
+	}
+	if table.count != 20 {
+		t.Errorf("%d streams are counted", table.count)
 	}
 }
 

@@ -79,7 +79,8 @@ type Config struct {
 	LargeBytes int
 	// Streams is how many streams there may be at a time. One counts until it
 	// has ended and the application knows: Receive or Send has returned why, or
-	// Reset was called. An executor refuses more with [ReasonStreamLimit].
+	// Reset was called. An executor refuses more with [ReasonStreamLimit]; there
+	// as many again may have ended and count no more.
 	Streams int
 	// SilenceTimeout is how long a peer that acknowledges may send nothing at
 	// all before its stream ends with [ReasonPeerSilent], whether there is a

@@ -200,6 +200,8 @@ func (t *table) unknown(now time.Time, in *frame) *line {
 			return nil
 		}
 		return t.accept(now, string(in.stream))
+	case in.body == bodyResume && in.next == 0 && begins && t.full():
+		t.answers.add(answer{id: string(in.stream), ack: none, reason: ReasonStreamLimit})
 	case in.body == bodyResume && in.next == 0 && begins:
 		t.answers.add(answer{id: string(in.stream), ack: t.config.first - 1})
 	case in.body == bodyData && begins && distance(t.config.first, in.seq) < ackedBits:
@@ -210,9 +212,16 @@ func (t *table) unknown(now time.Time, in *frame) *line {
 	return nil
 }
 
+// full reports whether an executor takes no further stream. One that has ended, and
+// the application has not learnt so, keeps its place for a moment: a rendezvous
+// that ends one to begin another must not find it taken. Those are bounded, too.
+func (t *table) full() bool {
+	return len(t.lines) >= t.config.Streams || t.count >= 2*t.config.Streams
+}
+
 // accept begins a stream for a peer; nil if there are too many.
 func (t *table) accept(now time.Time, id string) *line {
-	if t.count >= t.config.Streams {
+	if t.full() {
 		t.answers.add(answer{id: id, ack: none, reason: ReasonStreamLimit})
 		return nil
 	}

@@ -64,6 +64,9 @@ func relayHint(err error) (hint string, ok bool) {
 	if errors.Is(err, harness.ErrPlainExecutor) {
 		return "start it with: execwire serve --remote", true
 	}
+	if errors.Is(err, harness.ErrStreamLimit) {
+		return "", true
+	}
 	refused, ok := errors.AsType[*harness.RefusedError](err)
 	if !ok {
 		return "", false

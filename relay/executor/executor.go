@@ -59,6 +59,9 @@ type Options struct {
 	// program's. Empty is a random UUID.
 	Instance string
 
+	// Streams is how many streams Serve takes at once, so that the hub shares them
+	// among the harnesses. 0 tells none.
+	Streams int
 	// Serve serves a websocket until it or ctx is over, closes it, and returns
 	// why, as [relay.Endpoint.Run] does: with [relay.ErrClosed] if there is nobody
 	// to serve it any more. One is served at a time.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -44,6 +45,9 @@ func newRegistry(o Options) *registry {
 	}
 	if o.Name != "" {
 		self.Set("Execwire-Name", percentEncode(o.Name))
+	}
+	if o.Streams > 0 {
+		self.Set("Execwire-Streams", strconv.Itoa(o.Streams))
 	}
 	if len(o.Labels) > 0 {
 		self.Set("Execwire-Labels", encodeLabels(o.Labels))

@@ -10,11 +10,24 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay"
 )
 
 // ErrPlainExecutor is an executor that has never shown that it acknowledges what
 // it gets, as those of the reference do not, or one that is not there.
 var ErrPlainExecutor = errors.New("the executor does not speak gRPC through the relay, only JSON-RPC, or does not answer: it has to be a server of execwire")
+
+// ErrStreamLimit is a connection that there is no place for now: of one that was
+// there its place may be taken, too, for a client that has fewer.
+var ErrStreamLimit = errors.New("the executor has as many connections through the hub as it takes: try again when there are fewer, or raise relay_streams of the executor, or streams_per_connection, streams_per_principal or streams_per_executor of the hub (stream_limit)")
+
+// meaning returns err of a stream in the words of this package.
+func meaning(err error) error {
+	if reset, ok := errors.AsType[*relay.ResetError](err); ok && reset.Remote && reset.Reason == relay.ReasonStreamLimit {
+		return ErrStreamLimit
+	}
+	return err
+}
 
 // OptionsError is one of [Options] that cannot be used.
 type OptionsError struct {

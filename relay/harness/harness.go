@@ -215,7 +215,8 @@ func (h *Harness) Open(ctx context.Context) (*relay.Stream, error) {
 
 // Connect begins a stream that carries bytes: what gRPC speaks to an executor of
 // this project. It blocks until the executor has shown that it can, and fails with
-// [ErrPlainExecutor] if it does not in time.
+// [ErrPlainExecutor] if it does not in time, and with [ErrStreamLimit] if there is no
+// place for one more. What reads and writes fail with may be that, too.
 func (h *Harness) Connect(ctx context.Context) (net.Conn, error) {
 	stream, err := h.Open(ctx)
 	if err != nil {
@@ -226,9 +227,24 @@ func (h *Harness) Connect(ctx context.Context) (net.Conn, error) {
 		if errors.Is(err, relay.ErrPlainPeer) {
 			return nil, ErrPlainExecutor
 		}
-		return nil, err
+		return nil, meaning(err)
 	}
-	return relay.NewConn(stream), nil
+	return &conn{relay.NewConn(stream)}, nil
+}
+
+// conn is a connection whose errors are those of this package.
+type conn struct{ net.Conn }
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	return n, meaning(err)
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	return n, meaning(err)
 }
 
 // awaitReliable blocks until the executor has shown that it acknowledges, and

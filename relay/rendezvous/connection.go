@@ -116,6 +116,7 @@ func (h *Hub) install(r *http.Request, p *place, id string, epoch uint64, princi
 		return nil, false, err
 	}
 	l = newLine(principal, made.instance != "")
+	l.capacity = made.streams
 	return l, p.connectExecutor(l, made.instance), nil
 }
 

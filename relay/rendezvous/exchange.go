@@ -31,14 +31,16 @@ type exchange struct {
 	instance string
 	// vacant ends the grace of an instance that is away; nil if none is. Guarded
 	// by mu.
-	vacant  *departure
-	streams map[string]*stream      // guarded by mu; by id
-	lines   map[*line]struct{}      // guarded by mu; of harnesses
-	last    uint64                  // guarded by mu; the number of the latest line
-	owed    map[string]string       // guarded by mu; what the instance that is away is told when it is back, by stream
-	untold  map[owner]*untold       // guarded by mu; the same of harnesses
-	closed  bool                    // guarded by mu; the hub is closed
-	parting map[*departure]struct{} // guarded by mu; graces that have not ended
+	vacant   *departure
+	streams  map[string]*stream      // guarded by mu; by id
+	of       map[string]int          // guarded by mu; how many streams each principal has
+	capacity int                     // guarded by mu; how many streams the executor takes
+	lines    map[*line]struct{}      // guarded by mu; of harnesses
+	last     uint64                  // guarded by mu; the number of the latest line
+	owed     map[string]string       // guarded by mu; what the instance that is away is told when it is back, by stream
+	untold   map[owner]*untold       // guarded by mu; the same of harnesses
+	closed   bool                    // guarded by mu; the hub is closed
+	parting  map[*departure]struct{} // guarded by mu; graces that have not ended
 }
 
 // stream is one stream. It is guarded by the exchange's mu.
@@ -70,7 +72,7 @@ type departure struct {
 func newExchange(h *hubwide, id string) *exchange {
 	return &exchange{
 		hubwide: h, id: id,
-		streams: make(map[string]*stream), lines: make(map[*line]struct{}),
+		streams: make(map[string]*stream), of: make(map[string]int), capacity: h.limits.StreamsPerExecutor, lines: make(map[*line]struct{}),
 		owed: make(map[string]string), untold: make(map[owner]*untold), parting: make(map[*departure]struct{}),
 	}
 }
@@ -119,6 +121,9 @@ func (x *exchange) retransmit(s *stream) bool { return s.resumable && x.instance
 func (x *exchange) end(s *stream, reason string, tellHarness, tellExecutor bool) {
 	delete(x.streams, s.id)
 	x.hubwide.streams.remove(s.principal)
+	if x.of[s.principal]--; x.of[s.principal] == 0 {
+		delete(x.of, s.principal)
+	}
 	x.clear(s.up, x.executor)
 	x.clear(s.down, s.line)
 	if tellHarness || tellExecutor {
@@ -152,7 +157,7 @@ func (x *exchange) clear(o *outlet, l *line) {
 			}
 		}
 	}
-	x.total.give(beyondOwn(o.bytes))
+	x.total.give(o.stream.principal, beyondOwn(o.bytes))
 	o.queue = queue{}
 }
 
@@ -195,18 +200,20 @@ func (x *exchange) refuse(s *stream, o *outlet, l *line, frame []byte) bool {
 	return true
 }
 
-// makeRoom takes from what l, and the hub, may keep waiting, so that o has so many
-// bytes more. If there is too much it is the longest queue of l that gives way: a
-// stream does not lose because another one is slow. mu is held.
+// makeRoom takes from what l, the principal of the stream and the hub may keep
+// waiting, so that o has so many bytes more. If l has too much its longest queue
+// gives way, if the principal has, the longest of the principal at l: a stream does
+// not lose because another one is slow. mu is held.
 func (x *exchange) makeRoom(o *outlet, l *line, bytes int64) bool {
 	more := beyondOwn(o.bytes+bytes) - beyondOwn(o.bytes)
 	for {
-		if l.queued+bytes <= x.limits.ConnectionQueueBytes && x.total.take(more) {
+		full := l.queued+bytes > x.limits.ConnectionQueueBytes
+		if !full && x.total.take(o.stream.principal, more, o.beside(l)) {
 			return true
 		}
 		longest := o
 		for _, other := range l.ready {
-			if other.bytes > longest.bytes {
+			if other.bytes > longest.bytes && (full || other.stream.principal == o.stream.principal) {
 				longest = other
 			}
 		}

@@ -22,6 +22,9 @@ func (x *exchange) connectExecutor(l *line, instance string) (tookOver bool) {
 		x.vacant = nil
 	}
 	x.executor = l
+	if x.capacity = x.limits.StreamsPerExecutor; l.capacity > 0 {
+		x.capacity = min(x.capacity, l.capacity)
+	}
 	if same {
 		x.endPlain()
 		for id, reason := range x.owed {

@@ -126,13 +126,18 @@ func (x *exchange) begin(l *line, id string) *stream {
 	case !reachable:
 		l.tell(id, relay.ReasonExecutorGone)
 		return nil
-	case len(l.streams) >= x.limits.StreamsPerConnection, len(x.streams) >= x.limits.StreamsPerExecutor,
+	case len(l.streams) >= x.limits.StreamsPerConnection,
 		x.executor != nil && len(x.executor.control) >= x.limits.StreamsPerExecutor,
+		len(x.streams) >= x.capacity && !x.canYield(l),
 		!x.hubwide.streams.add(l.principal, x.limits.StreamsPerPrincipal):
 		l.tell(id, relay.ReasonStreamLimit)
 		return nil
 	}
+	if len(x.streams) >= x.capacity {
+		x.yield(l)
+	}
 	s := &stream{id: id, principal: l.principal, line: l, resumable: l.resumable, used: x.clock.now()}
+	x.of[s.principal]++
 	s.up, s.down = &outlet{stream: s}, &outlet{stream: s}
 	x.streams[id] = s
 	l.streams[s] = struct{}{}

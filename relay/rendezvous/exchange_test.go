@@ -38,7 +38,7 @@ func newRun(t *testing.T, seed uint64) *run {
 		t.Fatal(err)
 	}
 	clock := newFakeClock()
-	shared := &hubwide{limits: limits, clock: clock, total: &budget{most: limits.TotalQueueBytes}, streams: newTally(), counts: new(counts)}
+	shared := &hubwide{limits: limits, clock: clock, total: newBudget(limits.TotalQueueBytes), streams: newTally(), counts: new(counts)}
 	return &run{t: t, rand: rand.New(rand.NewPCG(seed, 8)), clock: clock, x: newExchange(shared, "x"), m: newModel(limits, clock.now())}
 }
 
@@ -221,8 +221,8 @@ func (r *run) finish() {
 	}
 	r.clock.advance(time.Hour)
 	x := r.x
-	if !x.unused() || x.total.used.Load() != 0 || len(x.hubwide.streams.of) != 0 || len(x.owed)+len(x.untold) != 0 || len(r.clock.timers) != 0 {
-		r.fail("left over: %d streams, %d bytes, %v, %v, %v, %d timers", len(x.streams), x.total.used.Load(), x.hubwide.streams.of, x.owed, x.untold, len(r.clock.timers))
+	if !x.unused() || x.total.inUse() != 0 || len(x.hubwide.streams.of) != 0 || len(x.owed)+len(x.untold) != 0 || len(r.clock.timers) != 0 {
+		r.fail("left over: %d streams, %d bytes, %v, %v, %v, %d timers", len(x.streams), x.total.inUse(), x.hubwide.streams.of, x.owed, x.untold, len(r.clock.timers))
 	}
 }
 

@@ -93,6 +93,11 @@ func (h *testHub) register(id, instance string) string {
 	if instance != "" {
 		header.Set(headerInstance, instance)
 	}
+	return h.registerWith(id, header)
+}
+
+func (h *testHub) registerWith(id string, header http.Header) string {
+	h.t.Helper()
 	status, body := h.ask(http.MethodPost, "/cloud/executor/"+id+"/register", "fleet", header)
 	if status != http.StatusOK || body["executor_id"] != id {
 		h.t.Fatalf("registering gave %d, %v", status, body)

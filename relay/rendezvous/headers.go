@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,6 +16,7 @@ const (
 	headerName      = "Execwire-Name"
 	headerVersion   = "Execwire-Version"
 	headerLabels    = "Execwire-Labels"
+	headerStreams   = "Execwire-Streams"
 	headerResumable = "Execwire-Resumable"
 )
 
@@ -49,6 +51,11 @@ func registrationOf(header http.Header) (made registration, err error) {
 			return registration{}, badHeader(field.name, problem)
 		}
 		*field.value = text
+	}
+	if text := header.Get(headerStreams); text != "" {
+		if made.streams, err = strconv.Atoi(text); err != nil || made.streams <= 0 {
+			return registration{}, badHeader(headerStreams, "is not a number from 1")
+		}
 	}
 	made.labels, err = labelsOf(header.Get(headerLabels))
 	return made, err

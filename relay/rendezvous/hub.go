@@ -109,7 +109,7 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 	}
 	h := &Hub{
 		config: config,
-		shared: &hubwide{limits: limits, clock: clock, total: &budget{most: limits.TotalQueueBytes}, streams: newTally(), counts: new(counts)},
+		shared: &hubwide{limits: limits, clock: clock, total: newBudget(limits.TotalQueueBytes), streams: newTally(), counts: new(counts)},
 		registry: &registry{presence: config.Presence, limits: limits, clock: clock, node: config.Node,
 			index: newIndex(), logger: config.Logger, pending: make(map[string][]registration)},
 		signer: signer{key: config.URLKey}, incoming: wsconn.NewBudget(limits.TotalQueueBytes),

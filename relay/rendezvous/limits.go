@@ -45,10 +45,10 @@ type Limits struct {
 	// something does not fit. 0 is DefaultPlainQueueBytes.
 	PlainQueueBytes int64
 	// ConnectionQueueBytes is what may wait for one websocket, over all its
-	// streams; TotalQueueBytes for all of the hub. When it is reached the longest
-	// queue of the websocket gives way, as if it were full. 64 KiB for each end of
-	// a stream do not count. 0 is DefaultConnectionQueueBytes
-	// and DefaultTotalQueueBytes.
+	// streams; TotalQueueBytes for all of the hub, of which one principal has at most
+	// as much as is free. When it is reached the longest queue of the websocket gives
+	// way, as if it were full. 64 KiB for each end of a stream do not count. 0 is
+	// DefaultConnectionQueueBytes and DefaultTotalQueueBytes.
 	ConnectionQueueBytes, TotalQueueBytes int64
 	// MinIncomingRate is the rate in bytes per second below which a large frame that is
 	// being received may have to give way to others once such frames take
@@ -60,8 +60,9 @@ type Limits struct {
 	Connections int
 	// StreamsPerConnection is how many streams may live that one websocket of a
 	// harness has; StreamsPerPrincipal those that all websockets of its principal
-	// have, and StreamsPerExecutor those of one executor. Further ones are reset
-	// with stream_limit. 0 is the default of each.
+	// have, and StreamsPerExecutor those of one executor, which may announce fewer.
+	// Further ones are reset with stream_limit; at an executor those of the principal,
+	// and the websocket, with the most give way first. 0 is the default of each.
 	StreamsPerConnection, StreamsPerPrincipal, StreamsPerExecutor int
 	// Executors is how many executors the hub knows, connected or not, and
 	// ExecutorsPerPrincipal how many of them one principal has registered. At either

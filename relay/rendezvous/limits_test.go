@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func TestStreamsAreLimited(t *testing.T) {
 	}{
 		{first, "a", false}, {first, "b", false}, {first, "c", true}, // of one connection
 		{second, "d", false}, {second, "e", true}, // of one principal
-		{other, "f", false}, {other, "g", true}, // of one executor
+		{other, "f", false},
 	} {
 		step.harness.send(data(step.stream, 0, "x"))
 		if step.refused {
@@ -83,8 +84,83 @@ func TestStreamsAreLimited(t *testing.T) {
 			executor.expect(data(step.stream, 0, "x"))
 		}
 	}
+	// Of the executor: one gives way of the principal and the connection with the
+	// most, the one that was used least recently.
 	first.send(data("a", 1, "y"))
 	executor.expect(data("a", 1, "y"))
+	other.send(data("g", 0, "x"))
+	first.expectReset("b", relay.ReasonStreamLimit)
+	executor.expectReset("b", relay.ReasonStreamLimit)
+	executor.expect(data("g", 0, "x"))
+	third := hub.harness("build-1", "cid", true)
+	third.send(data("h", 0, "x"))
+	second.expectReset("d", relay.ReasonStreamLimit)
+	executor.expectReset("d", relay.ReasonStreamLimit)
+	executor.expect(data("h", 0, "x"))
+}
+
+// A harness with all the streams of an executor leaves its place to others, up to
+// as many as it has itself, and the executor is never sent more than it takes.
+func TestStreams_OfOneConnection_GiveWayToOthers(t *testing.T) {
+	for _, neighbour := range []string{"ann", "bob"} {
+		t.Run(neighbour, func(t *testing.T) {
+			hub := startHub(t, Config{})
+			executor := mustDial(t, hub.registerWith("build-1", http.Header{headerInstance: {"one"}, headerStreams: {"6"}}), nil)
+			heavy, light := hub.harness("build-1", "ann", true), hub.harness("build-1", neighbour, true)
+			for i := range 6 {
+				heavy.send(data(fmt.Sprint("a", i), 0, "x"))
+				executor.expect(data(fmt.Sprint("a", i), 0, "x"))
+			}
+			heavy.send(data("a6", 0, "x"))
+			heavy.expectReset("a6", relay.ReasonStreamLimit)
+			for i := range 3 {
+				light.send(data(fmt.Sprint("b", i), 0, "x"))
+				heavy.expectReset(fmt.Sprint("a", i), relay.ReasonStreamLimit)
+				executor.expectReset(fmt.Sprint("a", i), relay.ReasonStreamLimit)
+				executor.expect(data(fmt.Sprint("b", i), 0, "x"))
+			}
+			light.send(data("b3", 0, "x"))
+			light.expectReset("b3", relay.ReasonStreamLimit)
+			heavy.send(data("a3", 1, "y"))
+			executor.expect(data("a3", 1, "y"))
+		})
+	}
+}
+
+// One principal whose harnesses do not read holds a part of the hub's bytes, and
+// what another sends has room.
+func TestQueues_OfOnePrincipal_LeaveRoomToOthers(t *testing.T) {
+	large := strings.Repeat("x", 300<<10)
+	x, _, executor, _ := bare(t, Limits{TotalQueueBytes: 4 << 20, PlainQueueBytes: 1 << 20}, "")
+	connect := func(principal string) *line {
+		l := newLine(principal, false)
+		x.connectHarness(l)
+		return l
+	}
+	echo := func(l *line, id string, n int) {
+		x.fromHarness(l, encode(id, "x"))
+		drain(executor)
+		for range n {
+			x.fromExecutor(executor, encode(id, large))
+		}
+	}
+	for i := range 100 {
+		echo(connect("heavy"), fmt.Sprint("h", i), 3)
+	}
+	held := x.total.inUse()
+	if held > 2<<20 || held < 1<<20 {
+		t.Errorf("one principal holds %d bytes", held)
+	}
+	for i := range 3 {
+		l := connect("light")
+		echo(l, fmt.Sprint("l", i), 1)
+		if got := strings.Join(drain(l), " "); got != fmt.Sprint("l", i) {
+			t.Errorf("the other one gets %q", got)
+		}
+	}
+	if x.total.inUse() != held {
+		t.Errorf("%d bytes are held, not %d", x.total.inUse(), held)
+	}
 }
 
 // bare is an exchange with an executor and lines of harnesses that nobody serves.
@@ -95,7 +171,7 @@ func bare(t *testing.T, limits Limits, instance string) (x *exchange, clock *fak
 		t.Fatal(err)
 	}
 	clock = newFakeClock()
-	x = newExchange(&hubwide{limits: limits, clock: clock, total: &budget{most: limits.TotalQueueBytes}, streams: newTally(), counts: new(counts)}, "x")
+	x = newExchange(&hubwide{limits: limits, clock: clock, total: newBudget(limits.TotalQueueBytes), streams: newTally(), counts: new(counts)}, "x")
 	executor = newLine("fleet", instance != "")
 	x.connectExecutor(executor, instance)
 	return x, clock, executor, func(resumable bool) *line {
@@ -175,7 +251,7 @@ func TestAFullQueueOfEndsThatRetransmitEndsWhenNothingMoves(t *testing.T) {
 
 func TestQueuesOfAConnectionAndOfTheHubAreBounded(t *testing.T) {
 	large := strings.Repeat("x", 2*ownBytes)
-	for name, limits := range map[string]Limits{"connection": {ConnectionQueueBytes: 7 * ownBytes}, "hub": {TotalQueueBytes: 4 * ownBytes}} {
+	for name, limits := range map[string]Limits{"connection": {ConnectionQueueBytes: 7 * ownBytes}, "hub": {TotalQueueBytes: 6*ownBytes + ownBytes/2}} {
 		x, _, executor, harness := bare(t, limits, "")
 		l := harness(false)
 		for _, id := range []string{"a", "b", "c", "d"} {
@@ -184,8 +260,8 @@ func TestQueuesOfAConnectionAndOfTheHubAreBounded(t *testing.T) {
 		if got := strings.Join(drain(l), " "); got != "d:slow_consumer" {
 			t.Errorf("%s: the harness gets %s", name, got)
 		}
-		if got := strings.Join(drain(executor), " "); got != "a b c" || x.total.used.Load() != 0 || executor.queued != 0 {
-			t.Errorf("%s: the executor gets %s, and %d bytes are left", name, got, x.total.used.Load())
+		if got := strings.Join(drain(executor), " "); got != "a b c" || x.total.inUse() != 0 || executor.queued != 0 {
+			t.Errorf("%s: the executor gets %s, and %d bytes are left", name, got, x.total.inUse())
 		}
 	}
 }
@@ -207,8 +283,8 @@ func TestTheLongestQueueGivesWay(t *testing.T) {
 		if got := strings.Join(drain(flood), " "); got != told || len(drain(quiet)) != 0 {
 			t.Errorf("%q: the harness is told %q", instance, got)
 		}
-		if x.total.used.Load() != 0 || executor.queued != 0 {
-			t.Errorf("%q: %d and %d bytes are left", instance, x.total.used.Load(), executor.queued)
+		if x.total.inUse() != 0 || executor.queued != 0 {
+			t.Errorf("%q: %d and %d bytes are left", instance, x.total.inUse(), executor.queued)
 		}
 	}
 }

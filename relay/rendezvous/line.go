@@ -34,6 +34,7 @@ type line struct {
 	exchange  *exchange
 	principal string
 	resumable bool   // its end retransmits, so that streams survive the line
+	capacity  int    // of an executor: how many streams it takes; 0 is not known
 	number    uint64 // later lines have higher ones
 
 	wake     chan struct{} // holds a token when there may be something to send
@@ -61,6 +62,15 @@ type notice struct{ stream, reason string }
 type outlet struct {
 	queue
 	stream *stream
+}
+
+// beside is what waits at l, which o leads to, and counts against the bytes that its
+// principal may have more. What waits for an executor is of several principals.
+func (o *outlet) beside(l *line) int64 {
+	if o == o.stream.up {
+		return 0
+	}
+	return l.queued
 }
 
 func newLine(principal string, resumable bool) *line {
@@ -179,7 +189,7 @@ func (l *line) next() (frame []byte, more bool) {
 		o.stream.reached = true
 	}
 	l.queued -= weight(frame)
-	x.total.give(held - beyondOwn(o.bytes))
+	x.total.give(o.stream.principal, held-beyondOwn(o.bytes))
 	if o.waiting = len(o.frames) > 0; o.waiting {
 		l.ready = append(l.ready, o)
 	} else if o.last {

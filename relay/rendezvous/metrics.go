@@ -24,7 +24,7 @@ func (h *Hub) metrics(w http.ResponseWriter, r *http.Request) {
 	}{
 		{"connections", "gauge", "Websockets of executors and harnesses.", int64(h.Connections())},
 		{"streams", "gauge", "Streams that the hub routes.", int64(streams)},
-		{"queued_bytes", "gauge", "Bytes that wait to be sent.", h.shared.total.used.Load()},
+		{"queued_bytes", "gauge", "Bytes that wait to be sent.", h.shared.total.inUse()},
 		{"frames_total", "counter", "Frames that were routed.", c.frames.Load()},
 		{"frame_bytes_total", "counter", "Bytes of frames that were routed.", c.bytes.Load()},
 		{"resets_total", "counter", "Streams that the hub ended.", c.resets.Load()},

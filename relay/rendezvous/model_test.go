@@ -36,6 +36,7 @@ type modelStream struct {
 	line               *modelLine // nil while the harness is away
 	away               time.Time  // until when that may be back
 	resumable, reached bool
+	used               time.Time
 	stuck              [2]time.Time // since when nothing has left while something did not fit: up, down
 }
 
@@ -221,7 +222,7 @@ func (m *model) fromHarness(l *modelLine, id, payload string) {
 		}
 		s.line, s.resumable, s.stuck[1] = l, l.resumable, time.Time{}
 	}
-	if m.executor != nil {
+	if s.used = m.now; m.executor != nil {
 		m.send(id, s, 0, m.executor, payload)
 	}
 }
@@ -247,18 +248,56 @@ func (m *model) begin(l *modelLine, id string) *modelStream {
 	case m.executor == nil && (m.vacant.IsZero() || !l.resumable):
 		m.tell(l, id, relay.ReasonExecutorGone)
 		return nil
-	case has >= m.limits.StreamsPerConnection, own >= m.limits.StreamsPerPrincipal, len(m.streams) >= m.limits.StreamsPerExecutor,
+	case has >= m.limits.StreamsPerConnection, own >= m.limits.StreamsPerPrincipal, len(m.streams) >= m.limits.StreamsPerExecutor && m.yields(l) == "",
 		m.executor != nil && len(m.executor.resets) >= m.limits.StreamsPerExecutor:
 		m.tell(l, id, relay.ReasonStreamLimit)
 		return nil
 	}
-	s := &modelStream{principal: l.principal, line: l, resumable: l.resumable}
+	if len(m.streams) >= m.limits.StreamsPerExecutor {
+		m.end(m.yields(l), relay.ReasonStreamLimit, true, true)
+	}
+	s := &modelStream{principal: l.principal, line: l, resumable: l.resumable, used: m.now}
 	m.streams[id] = s
 	return s
 }
 
+// yields returns the stream that gives way to one more of l; empty is none.
+func (m *model) yields(l *modelLine) (chosen string) {
+	of, at := map[string]int{}, map[*modelLine]int{}
+	for _, s := range m.streams {
+		of[s.principal]++
+		at[s.line]++
+	}
+	at[nil] = 0
+	heaviest := l.principal
+	for _, other := range slices.Sorted(maps.Keys(of)) {
+		if of[other] > of[l.principal]+1 && (heaviest == l.principal || of[other] > of[heaviest]) {
+			heaviest = other
+		}
+	}
+	most := 0
+	m.all(func(id string, s *modelStream) {
+		c := m.streams[chosen]
+		if s.principal != heaviest {
+			return
+		}
+		most = max(most, at[s.line])
+		if c == nil || at[s.line] > at[c.line] || at[s.line] == at[c.line] && s.used.Before(c.used) {
+			chosen = id
+		}
+	})
+	if heaviest == l.principal && most <= at[l]+1 {
+		return ""
+	}
+	return chosen
+}
+
 func (m *model) fromExecutor(l *modelLine, id, payload string) {
-	if s := m.streams[id]; m.executor == l && s != nil && s.line != nil {
+	s := m.streams[id]
+	if m.executor != l || s == nil {
+		return
+	}
+	if s.used = m.now; s.line != nil {
 		m.send(id, s, 1, s.line, payload)
 	}
 }

@@ -1,7 +1,6 @@
 package rendezvous
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/execwire/execwire/relay"
@@ -52,19 +51,3 @@ func (q *queue) pop() []byte {
 	q.stuck = time.Time{}
 	return frame
 }
-
-// budget bounds what waits in all queues of a hub. It may be used concurrently.
-type budget struct {
-	most int64
-	used atomic.Int64
-}
-
-func (b *budget) take(bytes int64) bool {
-	if b.used.Add(bytes) <= b.most {
-		return true
-	}
-	b.used.Add(-bytes)
-	return false
-}
-
-func (b *budget) give(bytes int64) { b.used.Add(-bytes) }

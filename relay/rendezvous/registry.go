@@ -15,6 +15,7 @@ type registration struct {
 	epoch         uint64
 	principal     string
 	instance      string // empty of one that does not retransmit
+	streams       int    // how many it takes at once; 0 is not known
 	name, version string
 	labels        map[string]string
 	until         time.Time // when it may not any more
