@@ -164,6 +164,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		KillMethod:   supervisor.KillMethod(),
 		Environ:      opts.Environ,
 		Guarded:      opts.Guarded,
+		KeepWatcher:  true,
 		Sandboxes:    sandboxes,
 		NoDirect:     !cfg.HasDirectExec(),
 		NoPrepared:   !cfg.HasPreparedExec(),

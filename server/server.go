@@ -100,6 +100,8 @@ type Config struct {
 	// RequiredSandbox confines every process and every call about files, beside what
 	// the request asks for. It has passed CheckRequired. Nil requires nothing.
 	RequiredSandbox *execwirev1.SandboxPolicy
+	// KeepWatcher keeps an inotify instance from the beginning, of which a user has few.
+	KeepWatcher bool
 	// NoDirect refuses to start direct commands, and NoPrepared prepared ones.
 	NoDirect, NoPrepared bool
 	// OnContent is called when a call has moved much content of files: when memory
@@ -132,10 +134,14 @@ func New(cfg Config) *Server {
 		PerPrincipal: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle, Complete: cfg.Limits.Uploads,
 		MessageBytes: cfg.Limits.helperMessage(), Logger: cfg.Logger,
 	})
-	return &Server{cfg: cfg, uploads: uploads, helpers: helpers, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{
+	s := &Server{cfg: cfg, uploads: uploads, helpers: helpers, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{
 		Watches: cfg.Limits.Watches, AwaitedPaths: cfg.Limits.AwaitedPaths,
 		Directories: cfg.Limits.WatchedDirectories, PendingBytes: cfg.Limits.WatchPending,
 	})}
+	if cfg.KeepWatcher {
+		s.watcher.Keep()
+	}
+	return s
 }
 
 // Register adds the services to a gRPC server or an in-process channel.
@@ -158,4 +164,5 @@ func (s *Server) Close() {
 	s.helpers.Close()
 	s.receivers.Wait()
 	s.uploads.Close()
+	s.watcher.Close()
 }

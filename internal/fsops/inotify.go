@@ -98,6 +98,13 @@ func (i *inotify) fail(err error) {
 	}
 }
 
+// hasFailed reports whether nothing is told any more.
+func (i *inotify) hasFailed() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.closed
+}
+
 // dispatch hands notices on.
 func (i *inotify) dispatch(records []byte) {
 	i.mu.Lock()

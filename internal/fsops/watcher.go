@@ -25,23 +25,54 @@ type WatcherOptions struct {
 
 // Watcher tells what happens to files, by inotify. There is one instance of that
 // for everybody, because a user has few of them; it and its goroutine exist while
-// somebody watches. It is used through the system calls because libraries for it
+// somebody watches, and from Keep to Close. It is used through the system calls because libraries for it
 // take paths and not descriptors, watch no trees or miss what happens while a
 // tree is entered, and know no two who watch the same directory.
 type Watcher struct {
 	options WatcherOptions
 
 	mu      sync.Mutex
-	inotify *inotify       // guarded by mu; nil while nobody watches
+	inotify *inotify       // guarded by mu; nil while nobody watches, unless it is kept
+	kept    bool           // guarded by mu; the instance stays when nobody watches
 	users   int            // guarded by mu; of inotify
 	watches map[string]int // guarded by mu; by owner
 	awaited map[string]int // guarded by mu; by owner
 }
 
-// NewWatcher returns a watcher. It holds nothing while nobody watches, so there
-// is nothing to close.
+// NewWatcher returns a watcher. Unless Keep is called it holds nothing while nobody
+// watches, so there is nothing to close.
 func NewWatcher(options WatcherOptions) *Watcher {
 	return &Watcher{options: options, watches: make(map[string]int), awaited: make(map[string]int)}
+}
+
+// Keep opens the inotify instance and keeps it until Close, so that watches do not fail
+// when other programs of the user have all instances. If there is none now, the first
+// watch that gets one keeps it.
+func (w *Watcher) Keep() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = true
+	if w.inotify == nil {
+		w.inotify, _ = openInotify() // a watch reports why not
+	}
+}
+
+// Close ends the keeping of the instance, which is closed if nobody watches, and else
+// with the last watch. Closing again does nothing.
+func (w *Watcher) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = false
+	w.closeUnused()
+}
+
+// closeUnused closes an instance that nobody uses, unless it is kept. One that has failed
+// is no use to keep. mu is held.
+func (w *Watcher) closeUnused() {
+	if w.inotify != nil && w.users == 0 && (!w.kept || w.inotify.hasFailed()) {
+		w.inotify.close()
+		w.inotify = nil
+	}
 }
 
 // quota is what is counted of an owner.
@@ -117,6 +148,7 @@ func (w *Watcher) enter(verb, path, owner string, q quota) (i *inotify, leave fu
 	if err := q.check(verb, path, owner); err != nil {
 		return nil, nil, err
 	}
+	w.closeUnused() // it may have failed while nobody watched
 	if w.inotify == nil {
 		if w.inotify, err = openInotify(); err != nil {
 			return nil, nil, unwatchable(verb, path, err)
@@ -128,16 +160,14 @@ func (w *Watcher) enter(verb, path, owner string, q quota) (i *inotify, leave fu
 	return i, func() { w.leave(owner, q) }, nil
 }
 
-// leave ends the instance with the last who uses it. Whoever comes meanwhile
-// waits, so that there are never two.
+// leave ends the instance with the last that uses it, unless it is kept. What comes
+// meanwhile waits, so that there are never two.
 func (w *Watcher) leave(owner string, q quota) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q.giveBack(owner)
-	if w.users--; w.users == 0 {
-		w.inotify.close()
-		w.inotify = nil
-	}
+	w.users--
+	w.closeUnused()
 }
 
 // unwatchable types what the kernel said about watching a path.
