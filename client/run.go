@@ -73,6 +73,9 @@ type RunOptions struct {
 	// OnGap is called when output is missing, at its place in the output. How
 	// much it was in the end is in [Exit.DroppedBytes].
 	OnGap func(*execwirev1.OutputGap)
+	// OnExited is called once, when the process has exited. Run still waits: for
+	// the end of the output, which descendants of the process may hold open.
+	OnExited func()
 	// OnRejected is called when something was not done that the process was
 	// told.
 	OnRejected func(*execwirev1.RunRejected)

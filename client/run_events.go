@@ -14,6 +14,8 @@ const streamCount = int(execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL) + 1
 type eventWriter struct {
 	writers [streamCount]io.Writer
 	onGap   func(*execwirev1.OutputGap)
+	// onExited may be nil; nil once it was called.
+	onExited func()
 
 	// last is the seq of the last event that was taken.
 	last uint64
@@ -39,7 +41,7 @@ func newEventWriter(options RunOptions) eventWriter {
 		return w
 	}
 	stdout, stderr := orDiscard(options.Stdout), orDiscard(options.Stderr)
-	w := eventWriter{onGap: options.OnGap}
+	w := eventWriter{onGap: options.OnGap, onExited: options.OnExited}
 	w.writers[execwirev1.OutputStream_OUTPUT_STREAM_STDOUT] = stdout
 	w.writers[execwirev1.OutputStream_OUTPUT_STREAM_STDERR] = stderr
 	w.writers[execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL] = stdout
@@ -59,8 +61,8 @@ func (w *eventWriter) join(afterSeq uint64) {
 // meet takes what a server says of a process whose events before a join were
 // not seen: the exit may be one of them, and the end too.
 func (w *eventWriter) meet(process *execwirev1.Process) {
-	if w.exit == nil {
-		w.exit = process.GetExit()
+	if w.exit == nil && process.GetExit() != nil {
+		w.exited(process.GetExit())
 	}
 	if process.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED && process.GetLastSeq() == w.last {
 		w.closed = w.exit != nil
@@ -96,13 +98,23 @@ func (w *eventWriter) apply(event *execwirev1.ProcessEvent) (int, error) {
 	case *execwirev1.ProcessEvent_Output:
 		return len(e.Output.GetData()), w.output(e.Output)
 	case *execwirev1.ProcessEvent_Exited:
-		if w.exit = e.Exited.GetExit(); w.exit == nil {
+		if e.Exited.GetExit() == nil {
 			return 0, protocolErrorf("the exited event has no exit record")
 		}
+		w.exited(e.Exited.GetExit())
 	case *execwirev1.ProcessEvent_Closed:
 		return 0, w.end(e.Closed)
 	}
 	return 0, nil
+}
+
+// exited takes how the process exited.
+func (w *eventWriter) exited(exit *execwirev1.ExitRecord) {
+	w.exit = exit
+	if called := w.onExited; called != nil {
+		w.onExited = nil
+		called()
+	}
 }
 
 func (w *eventWriter) output(output *execwirev1.ProcessOutput) error {

@@ -93,13 +93,13 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byt
 	}
 	how := attention{terminal: terminal, stdin: flags.stdin, redraw: terminal && !flags.hasSince, hangup: make(chan struct{})}
 	options.Detach = how.hangup
-	exit, err := attended(ctx, options, how, std, func(ctx context.Context, options client.RunOptions) (client.Exit, error) {
+	exit, killed, err := attended(ctx, options, how, std, func(ctx context.Context, options client.RunOptions) (client.Exit, error) {
 		return c.Resume(ctx, process, options)
 	})
 	if err != nil {
 		return explainAttach(err, id, std)
 	}
-	return explainExit(exit)
+	return explainExit(exit, killed)
 }
 
 // explainAttach says why a process was not followed to its end, of which being

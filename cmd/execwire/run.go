@@ -28,6 +28,7 @@ type runFlags struct {
 	detach, json         bool
 	leaveDescendants     bool
 	replace              bool
+	noWaitDescendants    bool
 	confine              sandboxFlags
 }
 
@@ -53,9 +54,10 @@ An --id names one process for as long as the server has a record of it: another 
 under the same id is refused, also with the same command. With --replace it takes the
 place of a process that has ended, whether it was asked how or not.
 
-When the process is over and its output has ended, whatever is left of it is killed:
-what it moved to the background, too, as nohup does, if that does not write to this
-output. --leave-descendants leaves it alone, until the server ends.
+When the process has exited, run waits until its output has ended, as ssh does: what
+the process moved to the background may hold it open. Then whatever is left of the
+process is killed. --no-wait-descendants does not wait: it terminates what is left (2s
+to end, then it is killed). --leave-descendants leaves it alone, until the server ends.
 
 Environment: in this program the process inherits everything; a remote one
 gets PATH, HOME, USER, LANG and the like from the server. --env-inherit changes
@@ -71,8 +73,11 @@ each --writable, but not to .git, .agents and .codex in them, and to TMPDIR and
 SandboxPolicy of the contract, as JSON of protobuf. A server may require a
 sandbox of everything, which a request can only narrow. See: execwire doctor.
 
-Signals: SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on; a third SIGINT within
-three seconds kills the process, a fourth gives up on it. With -t and -i at a
+Signals: SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the process group. Once
+the process has exited after one, what is left of it is terminated (2s to end, then it
+is killed), so that run always ends; it exits as the process did, with 128+n if signal
+n ended that. A second SIGTERM, or a third SIGINT within three seconds, kills the
+process with all its descendants, one more gives up on it. With -t and -i at a
 terminal the keys go to the process instead. Ctrl-Z (SIGTSTP) stops this program
 alone: the process goes on until it has written a window of output that nobody
 takes. A remote server takes a program that stays stopped for lost, so give a
@@ -140,6 +145,8 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.BoolVar(&flags.detach, "detach", false, "print the id of the process and leave it to the server, reached by gRPC")
 	f.BoolVar(&flags.leaveDescendants, "leave-descendants", false,
 		"leave daemons that the process started alone when it is over; they end with the server")
+	f.BoolVar(&flags.noWaitDescendants, "no-wait-descendants", false,
+		"end when the process has exited, and terminate what it left in the background, also if that holds its output open")
 	f.BoolVar(&flags.json, "json", false, "with --detach: print an object with id and pid")
 	f.DurationVar(&flags.grace, "grace", 0,
 		"how long the server keeps the process when the connection is lost; 0 ends it at once (default the server's, 30s)")
@@ -169,6 +176,10 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if flags.replace && flags.id == "" {
 		return usageError(command, errors.New("--replace is for --id: name the process to replace"))
 	}
+	if flags.noWaitDescendants && (flags.leaveDescendants || flags.detach) {
+		return usageError(command, errors.New(
+			"--no-wait-descendants ends what the process leaves behind: leave out --leave-descendants and --detach, which keep it"))
+	}
 	if flags.detach {
 		return runDetached(command, flags, process, std)
 	}
@@ -190,10 +201,10 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if flags.hasGrace {
 		options.Grace = &flags.grace
 	}
-	how := attention{terminal: flags.terminal, stdin: flags.stdin}
-	exit, err := attended(command.Context(), options, how, std, server.Run)
+	how := attention{terminal: flags.terminal, stdin: flags.stdin, noWaitDescendants: flags.noWaitDescendants}
+	exit, killed, err := attended(command.Context(), options, how, std, server.Run)
 	if err != nil {
 		return explainRun(err, flags)
 	}
-	return explainDenied(explainExit(exit), exit, flags.confine, std)
+	return explainDenied(explainExit(exit, killed), exit, flags.confine, std)
 }

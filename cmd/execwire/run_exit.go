@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -67,9 +69,10 @@ func takenHint(flags runFlags) string {
 		"execwire logs %s, and run anew with --replace; or choose another --id", id, id, id)
 }
 
-// explainExit turns the end of a process into the end of this program. Only
+// explainExit turns the end of a process into the end of this program. killed is the
+// signal whose repetition had the process killed, 0 if none did. Only
 // ends that are not the process's own doing are commented.
-func explainExit(exit client.Exit) error {
+func explainExit(exit client.Exit, killed syscall.Signal) error {
 	switch exit.Cause {
 	case execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT:
 		return &exitError{code: codeTimeout, err: fmt.Errorf("the process ran into the timeout after %v", exit.WallTime)}
@@ -86,6 +89,8 @@ func explainExit(exit client.Exit) error {
 	switch {
 	case code == 0:
 		return nil
+	case exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_TERMINATED && killed != 0:
+		return &exitError{code: code, err: fmt.Errorf("killed, because you repeated %s", unix.SignalName(killed))}
 	case exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_TERMINATED:
 		return &exitError{code: code,
 			err: errors.New("the server ended the process: somebody asked it to, or the client was gone for longer than the grace")}

@@ -10,12 +10,21 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// impatience is the time in which several SIGINT mean more than one.
-const impatience = 3 * time.Second
+const (
+	// impatience is the time in which several SIGINT mean more than one.
+	impatience = 3 * time.Second
+	// repeatAfter is how long after a SIGTERM the next one counts: timeout(1) sends
+	// one to its command and then one to the command's process group.
+	repeatAfter = 500 * time.Millisecond
+	// descendantsGrace is how long descendants have to end, before they are killed,
+	// once a process that got a terminating signal has exited.
+	descendantsGrace = 2 * time.Second
+)
 
 // signalling passes the signals this program gets on to the process.
 type signalling struct {
@@ -35,8 +44,16 @@ type signalling struct {
 
 	got  chan os.Signal
 	over chan struct{}
-	// interrupts are the times of the last SIGINTs; the loop's own.
-	interrupts []time.Time
+	// interrupts are the times of the last SIGINTs, terms those of all SIGTERMs that
+	// count; the loop's own.
+	interrupts, terms []time.Time
+
+	mu sync.Mutex
+	// exited is whether the process has, and ending whether what is left of it is
+	// terminated then. Guarded by mu.
+	exited, ending bool
+	// killed is the signal whose repetition had the process killed. Guarded by mu.
+	killed syscall.Signal
 }
 
 func newSignalling(how attention, std streams, keys *keyboard, giveUp context.CancelCauseFunc) *signalling {
@@ -51,6 +68,7 @@ func newSignalling(how attention, std streams, keys *keyboard, giveUp context.Ca
 		terminate: make(chan *execwirev1.Termination, 1),
 		got:       make(chan os.Signal, 16),
 		over:      make(chan struct{}),
+		ending:    how.noWaitDescendants,
 	}
 	if how.terminal {
 		s.target = execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND
@@ -93,10 +111,12 @@ func (s *signalling) loop() {
 			s.resized()
 		case syscall.SIGINT:
 			s.interrupt()
+		case syscall.SIGTERM:
+			s.term()
 		case syscall.SIGHUP:
 			s.hangUp()
 		default:
-			s.pass(sig.(syscall.Signal))
+			s.passTerminating(sig.(syscall.Signal))
 		}
 	}
 }
@@ -133,7 +153,7 @@ func (s *signalling) resized() {
 // hangUp is what the end of this program's terminal means.
 func (s *signalling) hangUp() {
 	if s.hangup == nil {
-		s.pass(syscall.SIGHUP)
+		s.passTerminating(syscall.SIGHUP)
 		return
 	}
 	s.left.Do(func() { close(s.hangup) })
@@ -152,6 +172,34 @@ func (s *signalling) pass(sig syscall.Signal) {
 	}
 }
 
+// passTerminating passes on a signal by which programs are ended. Once the process
+// has exited, what is left of it is terminated: its descendants may be in other
+// process groups, where the signal does not reach them, and hold the output open.
+func (s *signalling) passTerminating(sig syscall.Signal) {
+	s.pass(sig)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	s.endDescendants()
+}
+
+// processExited notes that the process has exited.
+func (s *signalling) processExited() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.exited = true
+	s.endDescendants()
+}
+
+// endDescendants terminates what an exited process has left, if that is to end.
+// Called with mu held.
+func (s *signalling) endDescendants() {
+	if s.exited && s.ending && s.killed == 0 {
+		s.sendTermination(&execwirev1.Termination{Mode: &execwirev1.Termination_Graceful{
+			Graceful: &execwirev1.GracefulTermination{Timeout: durationpb.New(descendantsGrace)}}})
+	}
+}
+
 // interrupt passes SIGINT on; the third kills, the fourth gives up, and one
 // more ends this program whatever it is stuck in.
 func (s *signalling) interrupt() {
@@ -162,22 +210,62 @@ func (s *signalling) interrupt() {
 	s.interrupts = append(s.interrupts, now)
 	switch n := len(s.interrupts); {
 	case n <= 2:
-		s.pass(syscall.SIGINT)
-	case n == 3:
-		s.kill()
-	case n == 4:
-		s.giveUp(errGaveUp)
+		s.passTerminating(syscall.SIGINT)
 	default:
-		s.keys.restore()
-		os.Exit(codeInterrupted)
+		s.insist(syscall.SIGINT, n-3)
 	}
 }
 
-func (s *signalling) kill() {
+// term passes SIGTERM on; the second kills, the third gives up, and one more ends
+// this program. One that comes at once after another is the same.
+func (s *signalling) term() {
+	now := time.Now()
+	if n := len(s.terms); n > 0 && now.Sub(s.terms[n-1]) < repeatAfter {
+		return
+	}
+	s.terms = append(s.terms, now)
+	if n := len(s.terms); n > 1 {
+		s.insist(syscall.SIGTERM, n-2)
+		return
+	}
+	s.passTerminating(syscall.SIGTERM)
+}
+
+// insist is what a signal means that was repeated: it kills the process with all its
+// descendants, then gives up on it, then ends this program.
+func (s *signalling) insist(sig syscall.Signal, step int) {
+	switch step {
+	case 0:
+		s.kill(sig)
+	case 1:
+		s.giveUp(errGaveUp)
+	default:
+		s.keys.restore()
+		os.Exit(128 + int(sig))
+	}
+}
+
+// kill has the process killed with all its descendants, because of a repeated signal.
+func (s *signalling) kill(sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killed = sig
+	s.sendTermination(&execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}})
+}
+
+// sendTermination sends a termination, in place of one that was not yet taken. Called with mu
+// held.
+func (s *signalling) sendTermination(how *execwirev1.Termination) {
 	select {
-	case s.terminate <- &execwirev1.Termination{
-		Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}},
-	}:
+	case <-s.terminate:
 	default:
 	}
+	s.terminate <- how
+}
+
+// killedBy returns the signal whose repetition had the process killed; 0 if none did.
+func (s *signalling) killedBy() syscall.Signal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.killed
 }

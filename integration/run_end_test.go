@@ -1,0 +1,172 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// runInvocation is one `execwire run` of a shell script.
+type runInvocation struct {
+	*command
+	mark string // a variable that all processes of the script have
+}
+
+var runMarks atomic.Int64
+
+// startRun begins `execwire run` with these flags, and waits until the script has so
+// many processes named sleep.
+func startRun(t *testing.T, sleeps int, flags []string, script string) runInvocation {
+	t.Helper()
+	mark := fmt.Sprintf("RUN_MARK=%d-%d", os.Getpid(), runMarks.Add(1))
+	r := runInvocation{command: newCommand(slices.Concat([]string{"run", "--env", mark}, flags, []string{"--", "sh", "-c", script})...), mark: mark}
+	r.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell does
+	r.launch(t)
+	t.Cleanup(func() { // of what is only left if the test has failed
+		for _, k := range r.processes() {
+			_ = unix.Kill(k.pid, unix.SIGKILL)
+		}
+	})
+	eventually(t, "the script has started everything", func() bool {
+		isSleep := func(k kinship) bool { return k.name == "sleep" }
+		all := r.processes()
+		return len(slices.DeleteFunc(all, func(k kinship) bool { return !isSleep(k) })) == sleeps
+	})
+	return r
+}
+
+// processes lists the processes of the script that are alive.
+func (r runInvocation) processes() (found []kinship) {
+	for _, k := range everybody() {
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", k.pid))
+		if err == nil && !k.dead && slices.Contains(strings.Split(string(environ), "\x00"), r.mark) {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+// expectEnd waits for the end and wants this exit code, and nothing left.
+func (r runInvocation) expectEnd(t *testing.T, code int) {
+	t.Helper()
+	if got := r.await(t); got != code {
+		t.Errorf("exit code %d, want %d; stderr:\n%s", got, code, r.errors.String())
+	}
+	if left := r.processes(); len(left) > 0 {
+		t.Errorf("left behind: %+v", left)
+	}
+}
+
+// withServers calls test with the flags that name a server inside the command, and
+// one elsewhere by gRPC and by JSON-RPC.
+func withServers(t *testing.T, test func(t *testing.T, flags []string)) {
+	server := serve(t)
+	for name, flags := range map[string][]string{
+		"embedded": nil,
+		"gRPC":     {"--server", server.urls[tcpDoor]},
+		"JSON-RPC": {"--server", server.urls[websocketDoor]},
+	} {
+		t.Run(name, func(t *testing.T) { waits(t); test(t, flags) })
+	}
+}
+
+// leavesSession is a script whose descendant leaves its process group and holds its
+// output open.
+const leavesSession = "setsid sleep 1000 & sleep 1000"
+
+func TestRun_TerminatingSignal_EndsDescendantsThatHoldTheOutput(t *testing.T) {
+	waits(t)
+	withServers(t, func(t *testing.T, flags []string) {
+		for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+			r := startRun(t, 2, flags, "ulimit -c 0; "+leavesSession)
+			r.send(t, sig)
+			r.expectEnd(t, 128+int(sig))
+		}
+	})
+}
+
+// The process handles the signal, and what it leaves ignores it.
+func TestRun_TerminatingSignal_KillsDescendantsThatIgnoreIt(t *testing.T) {
+	waits(t)
+	withServers(t, func(t *testing.T, flags []string) {
+		r := startRun(t, 2, flags, `(trap "" TERM; exec setsid sleep 1000) & trap "exit 7" TERM; sleep 1000 & wait`)
+		r.send(t, unix.SIGTERM)
+		r.expectEnd(t, 7)
+	})
+}
+
+func TestRun_SecondSIGTERM_KillsTheTree(t *testing.T) {
+	waits(t)
+	withServers(t, func(t *testing.T, flags []string) {
+		r := startRun(t, 2, flags, `trap "" TERM; `+leavesSession)
+		over := make(chan struct{})
+		go func() { defer close(over); r.await(t) }()
+		for done := false; !done; {
+			_ = r.Process.Signal(unix.SIGTERM) // fails once it has ended
+			select {
+			case <-over:
+				done = true
+			case <-time.After(time.Second): // two within half of that are one
+			}
+		}
+		r.expectEnd(t, 128+9)
+		if !strings.Contains(r.errors.String(), "you repeated SIGTERM") {
+			t.Errorf("stderr is %q", r.errors.String())
+		}
+	})
+}
+
+// timeout(1) sends a signal to its command, and at once again to the process group.
+func TestRun_SignalAsByTimeout_IsPassedOnOnce(t *testing.T) {
+	waits(t)
+	withServers(t, func(t *testing.T, flags []string) {
+		r := startRun(t, 2, flags, `trap "exit 7" TERM; setsid sleep 1000 & sleep 1000 & wait`)
+		r.send(t, unix.SIGTERM)
+		if err := unix.Kill(-r.Process.Pid, unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		r.expectEnd(t, 7)
+	})
+}
+
+// Without a signal run waits for whoever holds the output, as ssh does.
+func TestRun_DescendantHoldsTheOutput_IsWaitedForUnlessAsked(t *testing.T) {
+	waits(t)
+	const script = "echo before; (until [ -e %[1]s ]; do sleep 0.01; done; echo after) & exit 5"
+	withServers(t, func(t *testing.T, flags []string) {
+		release := shortDir(t) + "/go"
+		args := func(more ...string) []string {
+			return slices.Concat([]string{"run"}, flags, more, []string{"--", "sh", "-c", fmt.Sprintf(script, release)})
+		}
+		got := run(t, nil, args("--no-wait-descendants")...)
+		if want := (result{code: 5, stdout: "before\n"}); got != want {
+			t.Errorf("with --no-wait-descendants: %+v, want %+v", got, want)
+		}
+		waiting := newCommand(args()...)
+		output, err := waiting.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting.launch(t)
+		line := make([]byte, 64)
+		if n, err := output.Read(line); err != nil || string(line[:n]) != "before\n" {
+			t.Fatalf("read %q, %v", line[:n], err)
+		}
+		if err := os.WriteFile(release, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := output.Read(line); err != nil || string(line[:n]) != "after\n" {
+			t.Errorf("read %q, %v", line[:n], err)
+		}
+		if code := waiting.await(t); code != 5 {
+			t.Errorf("exit code %d, want 5", code)
+		}
+	})
+}
