@@ -99,13 +99,16 @@ func (k *doorkeeper) letIn(v visitor) (auth.Caller, error) {
 
 // judge is letIn without counting.
 func (k *doorkeeper) judge(v visitor) (auth.Caller, error) {
+	_, relayed := v.info.(relayAuthInfo)
+	if v.websocket && k.mayIgnoreTokens() || relayed { // tokens there are for the rendezvous
+		v.authorization = nil
+	}
 	shown, err := k.door(v)
 	if err != nil {
 		return auth.Caller{}, err
 	}
-	_, relayed := v.info.(relayAuthInfo)
-	if v.websocket && k.mayIgnoreTokens() || relayed { // tokens there are for the rendezvous
-		v.authorization = nil
+	if peer, ok := v.info.(interface{ Refused() error }); ok && len(v.authorization) == 0 && (shown.Loopback || shown.Peer != nil) {
+		shown.PeerRefused = peer.Refused()
 	}
 	if k.attempts != nil && (len(v.authorization) > 0 || len(shown.Certificates) > 0) {
 		if err := k.attempts.Check(addrOf(v.addr)); err != nil {
@@ -148,13 +151,13 @@ func (k *doorkeeper) door(v visitor) (auth.Credentials, error) {
 	case listen.PeerAuthInfo:
 		return auth.Credentials{Peer: &info.Peer}, nil
 	case listen.LoopbackAuthInfo:
-		return auth.Credentials{Loopback: loopback, LoopbackRefused: info.Refused}, nil
+		return auth.Credentials{Loopback: loopback}, nil
 	case listen.RemoteAuthInfo:
 		return auth.Credentials{}, nil
 	case listen.TLSAuthInfo:
 		// Without a table and without tokens such a door is on loopback, and has
 		// no more to it.
-		c := auth.Credentials{Loopback: loopback && !k.authenticator.HasTable(), LoopbackRefused: info.Refused}
+		c := auth.Credentials{Loopback: loopback && !k.authenticator.HasTable()}
 		if len(info.State.VerifiedChains) > 0 {
 			c.Certificates = info.State.PeerCertificates
 		}

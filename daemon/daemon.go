@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
@@ -69,6 +70,7 @@ type Daemon struct {
 	cfg        config.Config
 	opts       Options
 	doorkeeper *doorkeeper
+	confined   func(auth.Peer, func() bool) error // see [listen.Locks]
 	sessions   *session.Registry
 	requests   *httpclient.Client // nil if they are switched off
 	sandboxes  *sandbox.Sandboxes
@@ -179,7 +181,8 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		inproc.WithAuthInfo(inproc.AuthInfo{}),
 	)
 	srv.Register(channel)
-	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, requests: requests, sandboxes: sandboxes, server: srv, channel: channel, clients: clients}
+	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, requests: requests, sandboxes: sandboxes, server: srv, channel: channel, clients: clients,
+		confined: confinedPeers(supervisor)}
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	return d, nil

@@ -32,8 +32,8 @@ func newRefuser() *refuser {
 // refusalOf returns why the client of a call is not accepted.
 func refusalOf(stream grpc.ServerStream) error {
 	if p, ok := peer.FromContext(stream.Context()); ok {
-		if info, ok := p.AuthInfo.(listen.LoopbackAuthInfo); ok && info.Refused != nil {
-			return info.Refused
+		if info, ok := p.AuthInfo.(listen.LoopbackAuthInfo); ok && info.Refused() != nil {
+			return info.Refused()
 		}
 	}
 	return &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownDoor}
@@ -61,7 +61,7 @@ func refusedPeer(conn net.Conn) error {
 		return err
 	}
 	if local, ok := info.(listen.LoopbackAuthInfo); ok {
-		return local.Refused
+		return local.Refused()
 	}
 	return nil
 }

@@ -1,12 +1,15 @@
 package daemon
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/internal/process"
 )
 
 // loopbackUsers reads the setting loopback_users. The error is a [*config.Error].
@@ -29,4 +32,24 @@ func warnOfAnyUser(logger *slog.Logger, users auth.LoopbackUsers, listeners []li
 	if users.AcceptsAny() && slices.ContainsFunc(listeners, onLoopback) {
 		logger.Warn("loopback_users is any: every user of this host is accepted on loopback without a token")
 	}
+}
+
+// confinedPeers returns what judges whether a process of this host is a confined
+// one of the supervisor; see [listen.Locks].
+func confinedPeers(supervisor *process.Supervisor) func(auth.Peer, func() bool) error {
+	return func(p auth.Peer, ended func() bool) error {
+		err := supervisor.CheckPeer(process.Peer{PID: int(p.PID), Ended: ended, Socket: p.Socket, Cgroup: p.Cgroup})
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, process.ErrPeerConfined):
+			return refusedPeerError("a confined process is not accepted without a token: it could start processes that are not confined")
+		}
+		return refusedPeerError(fmt.Sprintf("this process is not accepted without a token: the server has started confined processes "+
+			"with the network, and cannot find out whether this is one of them (%v); show a token, or use a unix socket", err))
+	}
+}
+
+func refusedPeerError(text string) error {
+	return &auth.Error{Kind: auth.KindPeerRefused, Subject: "peer on this host", Err: errors.New(text), ForCaller: text}
 }

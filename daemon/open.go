@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
 )
@@ -18,6 +19,8 @@ type opener struct {
 	cfg        config.Config
 	doorkeeper *doorkeeper
 	logger     *slog.Logger
+	// confined is that of [listen.Locks].
+	confined func(auth.Peer, func() bool) error
 }
 
 // doors are where clients are accepted.
@@ -64,6 +67,7 @@ func (o opener) open(ctx context.Context) (*doors, error) {
 		Authenticated:          o.doorkeeper.authenticator.HasTable(),
 		WebsocketAuthenticated: o.doorkeeper.authenticator.HasTable() || o.doorkeeper.authenticator.HasWebsocketTokens(),
 		LoopbackUsers:          o.doorkeeper.users,
+		Confined:               o.confined,
 		Unadmitted:             unadmittedHeaders * int(o.cfg.HeaderList),
 		Connections:            int(o.cfg.Connections),
 		Full:                   o.tellFull(),

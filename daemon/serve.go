@@ -25,7 +25,7 @@ import (
 // A daemon with remote_url is reached through the relay as long as Serve runs. If
 // that cannot go on Serve ends, draining as above, and returns a [*RemoteError].
 func (d *Daemon) Serve(ctx, now context.Context) error {
-	doors, err := opener{cfg: d.cfg, doorkeeper: d.doorkeeper, logger: d.opts.Logger}.open(ctx)
+	doors, err := opener{cfg: d.cfg, doorkeeper: d.doorkeeper, logger: d.opts.Logger, confined: d.confined}.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -99,10 +99,10 @@ func (a *Authenticator) withoutTable(c Credentials) (Caller, error) {
 		return Unrestricted(Websocket), nil
 	case c.Token != "":
 		return Caller{}, &Error{Kind: KindTokenInvalid, Subject: "bearer of a token", Err: errNoTable}
+	case (c.Peer != nil || c.Loopback) && c.PeerRefused != nil:
+		return Caller{}, c.PeerRefused
 	case c.Peer != nil:
 		return Unrestricted(c.Peer.Principal()), nil
-	case c.Loopback && c.LoopbackRefused != nil:
-		return Caller{}, c.LoopbackRefused
 	case c.Loopback:
 		return Unrestricted(Loopback), nil
 	case a.websocket != nil:

@@ -20,9 +20,9 @@ type Credentials struct {
 	// Loopback is whether the caller came by a TCP listener that only this host
 	// reaches and that asks for nothing.
 	Loopback bool
-	// LoopbackRefused is why the caller is not accepted there without showing
-	// anything, an *[Error] of kind [KindPeerRefused]; nil if it is.
-	LoopbackRefused error
+	// PeerRefused is why the caller is not accepted by Peer or Loopback, an *[Error]
+	// of kind [KindPeerRefused]; nil if it is.
+	PeerRefused error
 	// InProcess is whether the caller is the program that contains the server.
 	InProcess bool
 	// Known is who the caller was found to be when its connection began, on which

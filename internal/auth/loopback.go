@@ -15,7 +15,7 @@ import (
 
 // LoopbackPeer asks the kernel whose socket is at the other end of conn, which has
 // to be connected within this host; nothing is exchanged with the peer. Of the
-// [Peer] it knows UID and Cgroup. The error is an *[Error] of kind
+// [Peer] it knows UID, Socket and Cgroup. The error is an *[Error] of kind
 // [KindPeerUnknown].
 func LoopbackPeer(conn *net.TCPConn) (Peer, error) {
 	socket, err := sockdiag.Peer(conn)
@@ -25,7 +25,7 @@ func LoopbackPeer(conn *net.TCPConn) (Peer, error) {
 	if err != nil {
 		return Peer{}, &Error{Kind: KindPeerUnknown, Subject: "peer on loopback", Err: err}
 	}
-	return Peer{UID: socket.UID, Cgroup: socket.Cgroup}, nil
+	return Peer{UID: socket.UID, Socket: socket.Inode, Cgroup: socket.Cgroup}, nil
 }
 
 var errUnmapped = errors.New("its user does not exist in the user namespace of this process")

@@ -80,8 +80,8 @@ func TestTable_LoopbackPrincipalIsForAcceptedPeers(t *testing.T) {
 		kind  Kind
 	}{
 		"accepted":          {listed, Credentials{Loopback: true}, 0},
-		"refused":           {listed, Credentials{Loopback: true, LoopbackRefused: refused}, KindPeerRefused},
-		"refused, unlisted": {unlisted, Credentials{Loopback: true, LoopbackRefused: refused}, KindCredentialMissing},
+		"refused":           {listed, Credentials{Loopback: true, PeerRefused: refused}, KindPeerRefused},
+		"refused, unlisted": {unlisted, Credentials{Loopback: true, PeerRefused: refused}, KindCredentialMissing},
 	} {
 		caller, err := tc.table.Authenticate(tc.shown)
 		if kindOf(err) != tc.kind || (err == nil) != (caller.Principal.Name == "local") {

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"errors"
 	"fmt"
 	"net"
 
@@ -16,6 +17,8 @@ type Peer struct {
 	// have ended since and its number been given to another: good for a log, not
 	// for a decision.
 	PID int32
+	// Socket is the inode of its socket, on loopback; otherwise 0.
+	Socket uint32
 	// Cgroup is the id of its control group of version 2, on loopback; 0 if the
 	// kernel does not report it.
 	Cgroup uint64
@@ -50,4 +53,28 @@ func peerCredentials(conn *net.UnixConn) (*unix.Ucred, error) {
 		return nil, err
 	}
 	return cred, credErr
+}
+
+// PeerEnded reports whether the process that connected conn has ended, so that the
+// PID of its [Peer] may be that of another one. Kernels before 6.5 cannot tell, for
+// which it is false.
+func PeerEnded(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	ended := true
+	err = raw.Control(func(fd uintptr) { ended = peerEnded(int(fd)) })
+	return err != nil || ended
+}
+
+func peerEnded(fd int) bool {
+	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	if err != nil {
+		return !errors.Is(err, unix.ENOPROTOOPT)
+	}
+	defer func() { _ = unix.Close(pidfd) }()
+	asked := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(asked, 0)
+	return err != nil || n > 0
 }

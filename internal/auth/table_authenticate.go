@@ -64,27 +64,24 @@ func (t *Table) find(c Credentials) (int, error) {
 	case len(c.Certificates) > 0:
 		return 0, failed(KindNotListed, "bearer of a certificate", "no principal has %v", certificateSelectors(c.Certificates[0]))
 	case c.Peer != nil:
-		return t.findListed(selector{byUser, strconv.FormatUint(uint64(c.Peer.UID), 10)}, "peer of the unix socket")
-	case c.Loopback && c.LoopbackRefused != nil && t.has(selector{byLoopback, "true"}):
-		return 0, c.LoopbackRefused
+		return t.findPeer(selector{byUser, strconv.FormatUint(uint64(c.Peer.UID), 10)}, "peer of the unix socket", c.PeerRefused)
 	case c.Loopback:
-		return t.findListed(selector{byLoopback, "true"}, "caller on loopback")
+		return t.findPeer(selector{byLoopback, "true"}, "caller on loopback", c.PeerRefused)
 	}
 	return 0, failed(KindCredentialMissing, "caller", "it showed neither a token nor a certificate")
 }
 
-// findListed returns who is let in without showing anything.
-func (t *Table) findListed(s selector, subject string) (int, error) {
-	if i, ok := t.by[s]; ok {
-		return i, nil
+// findPeer returns who is accepted without showing anything, unless there is a
+// reason to refuse the peer.
+func (t *Table) findPeer(s selector, subject string, refused error) (int, error) {
+	i, ok := t.by[s]
+	switch {
+	case !ok:
+		return 0, failed(KindCredentialMissing, subject, "it showed no token, and no principal has %s = %s", s.kind, s.value)
+	case refused != nil:
+		return 0, refused
 	}
-	return 0, failed(KindCredentialMissing, subject, "it showed no token, and no principal has %s = %s", s.kind, s.value)
-}
-
-// has reports whether a principal is listed by s.
-func (t *Table) has(s selector) bool {
-	_, ok := t.by[s]
-	return ok
+	return i, nil
 }
 
 func (t *Table) findToken(token string) (int, error) {

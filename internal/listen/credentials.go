@@ -13,33 +13,43 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
+// HostPeer is what the kernel knows about a caller on this host. The zero value is
+// of one elsewhere.
+type HostPeer struct {
+	// Peer is its process. On loopback it means nothing if that could not be found,
+	// which is then Refused, unless every user is accepted.
+	Peer auth.Peer
+	conn *limitedConn
+}
+
+// Refused returns why the process is not accepted without a credential, an
+// [*auth.Error]; nil if it is. The first call may ask [Locks.Confined]; further ones
+// return the same.
+func (p HostPeer) Refused() error {
+	if p.conn == nil {
+		return nil
+	}
+	return p.conn.refusal()
+}
+
+func (c *limitedConn) hostPeer() HostPeer { return HostPeer{Peer: c.peer, conn: c} }
+
 // PeerAuthInfo is the AuthInfo of a caller on a unix socket.
 type PeerAuthInfo struct {
 	credentials.CommonAuthInfo
-	auth.Peer
+	HostPeer
 }
+
+// Principal returns the caller's user.
+func (p PeerAuthInfo) Principal() auth.Principal { return p.Peer.Principal() }
 
 // AuthType returns "unix".
 func (PeerAuthInfo) AuthType() string { return "unix" }
 
-// LoopbackPeer is what the kernel knows about a caller on loopback TCP.
-type LoopbackPeer struct {
-	// Peer is its process. It means nothing if that could not be found, which is
-	// then Refused, unless every user is accepted.
-	Peer auth.Peer
-	// Refused is why it is not accepted without a credential, an [*auth.Error]; nil
-	// if it is.
-	Refused error
-}
-
-func (c *limitedConn) loopbackPeer() LoopbackPeer {
-	return LoopbackPeer{Peer: c.peer, Refused: c.refused}
-}
-
 // LoopbackAuthInfo is the AuthInfo of a caller on loopback TCP.
 type LoopbackAuthInfo struct {
 	credentials.CommonAuthInfo
-	LoopbackPeer
+	HostPeer
 	Admission
 }
 
@@ -111,11 +121,12 @@ func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 			return nil, err
 		}
 		level := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
-		return PeerAuthInfo{CommonAuthInfo: level, Peer: p}, nil
+		accepted.peer = p
+		return PeerAuthInfo{CommonAuthInfo: level, HostPeer: accepted.hostPeer()}, nil
 	case *net.TCPConn:
 		if isLoopback(c.LocalAddr()) && isLoopback(c.RemoteAddr()) {
 			level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
-			return LoopbackAuthInfo{CommonAuthInfo: level, LoopbackPeer: accepted.loopbackPeer(), Admission: admission}, nil
+			return LoopbackAuthInfo{CommonAuthInfo: level, HostPeer: accepted.hostPeer(), Admission: admission}, nil
 		}
 	}
 	return nil, fmt.Errorf("failed to identify the peer %v: a %T is neither a unix socket nor loopback TCP", conn.RemoteAddr(), accepted.Conn)

@@ -5,7 +5,7 @@ import "net"
 // Counted is conn as a ws door without authentication would have accepted it.
 func Counted(conn net.Conn) net.Conn {
 	l := newLimiter(URL{}, Locks{})
-	c, _ := l.place(&limitedConn{Conn: conn, limiter: l}, false)
+	c, _ := l.place(l.identify(conn), false)
 	return c
 }
 

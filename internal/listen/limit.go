@@ -15,9 +15,10 @@ import (
 // the next takes the place of a stranger, the one that has been here longest;
 // when there is none, it is closed at once.
 type limiter struct {
-	users   auth.LoopbackUsers
-	most    int    // 0: no limit
-	refused func() // is told of each that had no place; must not block
+	users    auth.LoopbackUsers
+	confined func(auth.Peer, func() bool) error // nil: none is
+	most     int                                // 0: no limit
+	refused  func()                             // is told of each that had no place; must not block
 
 	mu        sync.Mutex
 	here      int        // guarded by mu
@@ -25,7 +26,7 @@ type limiter struct {
 }
 
 func newLimiter(u URL, locks Locks) *limiter {
-	l := &limiter{users: locks.LoopbackUsers, most: locks.Connections, refused: func() {}, strangers: list.New()}
+	l := &limiter{users: locks.LoopbackUsers, confined: locks.Confined, most: locks.Connections, refused: func() {}, strangers: list.New()}
 	if locks.Full != nil {
 		l.refused = func() { locks.Full(u) }
 	}
@@ -37,7 +38,8 @@ type limitedConn struct {
 	net.Conn
 	limiter *limiter
 	peer    auth.Peer     // on loopback, if it is known
-	refused error         // why the peer is not accepted there without a credential
+	refused error         // why the peer's user is not accepted there without a credential
+	refusal func() error  // that, or why its process is not
 	element *list.Element // guarded by limiter.mu; in strangers
 	gone    bool          // guarded by limiter.mu
 }
@@ -66,12 +68,45 @@ func (l *limiter) accept(next func() (net.Conn, error), strangers bool) (*limite
 // on loopback.
 func (l *limiter) identify(conn net.Conn) *limitedConn {
 	c := &limitedConn{Conn: conn, limiter: l}
+	c.refusal = sync.OnceValue(c.judge)
 	if tcp, ok := conn.(*net.TCPConn); ok && isLoopback(tcp.LocalAddr()) && isLoopback(tcp.RemoteAddr()) {
 		var err error
 		c.peer, err = auth.LoopbackPeer(tcp)
 		c.refused = l.users.Check(c.peer, err)
 	}
 	return c
+}
+
+// judge returns why the process at the other end is not accepted without a
+// credential. If it is not, the connection gives way to others as those of
+// strangers do.
+func (c *limitedConn) judge() error {
+	if c.refused != nil || c.limiter.confined == nil {
+		return c.refused
+	}
+	ended := func() bool { return false }
+	switch conn := c.Conn.(type) {
+	case *net.UnixConn:
+		ended = func() bool { return auth.PeerEnded(conn) }
+	default:
+		if !isLoopback(conn.LocalAddr()) || !isLoopback(conn.RemoteAddr()) {
+			return nil
+		}
+	}
+	err := c.limiter.confined(c.peer, ended)
+	if err != nil {
+		c.limiter.mayLeave(c)
+	}
+	return err
+}
+
+// mayLeave makes c a stranger.
+func (l *limiter) mayLeave(c *limitedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.gone && c.element == nil {
+		c.element = l.strangers.PushBack(c)
+	}
 }
 
 // place returns conn with its place, or nil, and the connection that has to be

@@ -33,6 +33,12 @@ type Locks struct {
 	// LoopbackUsers are those whose processes are accepted on loopback without a
 	// credential. A connection of another is served until a call on it is refused.
 	LoopbackUsers auth.LoopbackUsers
+	// Confined returns why a process of this host is not accepted without a
+	// credential because it is, or may be, confined; nil accepts it. ended reports
+	// whether the process of a unix socket has ended, so that its PID may be
+	// another's. It is called once for each connection, when [HostPeer.Refused] is,
+	// concurrently, and may read /proc. A nil Confined accepts all.
+	Confined func(p auth.Peer, ended func() bool) error
 	// Unadmitted is how many bytes may come on one connection before somebody is
 	// let in on it; a handshake counts. A connection that sends more is closed. It
 	// is for doors with TLS, for those where callers are authenticated, and for

@@ -82,7 +82,7 @@ func (f TLSFiles) read() (*tls.Config, error) {
 // TLSAuthInfo is the AuthInfo of a caller that came by a grpcs door.
 type TLSAuthInfo struct {
 	credentials.TLSInfo
-	LoopbackPeer // the zero value if the caller is not on loopback
+	HostPeer
 	Admission
 }
 
@@ -118,5 +118,5 @@ func (c *tlsConn) shakeHands() (net.Conn, credentials.AuthInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), LoopbackPeer: c.loopbackPeer(), Admission: Admission{c.strangerConn}}, nil
+	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), HostPeer: c.hostPeer(), Admission: Admission{c.strangerConn}}, nil
 }

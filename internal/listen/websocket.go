@@ -100,7 +100,7 @@ func AuthInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 			if !info.State.HandshakeComplete {
 				return nil, fmt.Errorf("failed to identify the peer %v: it has not shaken hands", conn.RemoteAddr())
 			}
-			return TLSAuthInfo{TLSInfo: info, LoopbackPeer: c.stranger.loopbackPeer(), Admission: Admission{c.stranger}}, nil
+			return TLSAuthInfo{TLSInfo: info, HostPeer: c.stranger.hostPeer(), Admission: Admission{c.stranger}}, nil
 		case *strangerConn:
 			return plainAuthInfo(c.limitedConn, Admission{c}), nil
 		case *limitedConn:
@@ -116,7 +116,7 @@ func AuthInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 func plainAuthInfo(conn *limitedConn, admission Admission) credentials.AuthInfo {
 	level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
 	if isLoopback(conn.LocalAddr()) && isLoopback(conn.RemoteAddr()) {
-		return LoopbackAuthInfo{CommonAuthInfo: level, LoopbackPeer: conn.loopbackPeer(), Admission: admission}
+		return LoopbackAuthInfo{CommonAuthInfo: level, HostPeer: conn.hostPeer(), Admission: admission}
 	}
 	return RemoteAuthInfo{CommonAuthInfo: level, Admission: admission}
 }

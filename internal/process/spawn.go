@@ -34,6 +34,7 @@ func (s *Supervisor) spawn(ctx context.Context, spec *Spec, program string, pl *
 	what := spec.program(program, pl)
 	group := s.config.Cgroups.take()
 	for wait := time.Millisecond; ; {
+		s.noteReachable(spec, group)
 		c, err := s.launch(ctx, spec, what, group)
 		switch {
 		case err == nil:

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +62,9 @@ type Supervisor struct {
 	groupsByNumber bool // see the package's comment
 	ctx            context.Context
 	cancel         context.CancelCauseFunc
+
+	reachable atomic.Bool // a confined process with the network was started; see CheckPeer
+	ungrouped atomic.Bool // one was without a control group
 
 	// findDirectory is checkDirectory: what a start waits for when a file system is dead, for ever if need be.
 	findDirectory func(dir string) error

@@ -81,10 +81,10 @@ func (k *keeper) judge(r *http.Request, conn net.Conn, info credentials.AuthInfo
 	var shown auth.Credentials
 	switch info := info.(type) {
 	case listen.LoopbackAuthInfo:
-		shown.Loopback, shown.LoopbackRefused = true, info.Refused
+		shown.Loopback, shown.PeerRefused = true, info.Refused()
 	case listen.TLSAuthInfo:
 		// Without a table such a listener is on loopback, and has no more to it.
-		shown.Loopback, shown.LoopbackRefused = !k.authenticator.HasTable(), info.Refused
+		shown.Loopback, shown.PeerRefused = !k.authenticator.HasTable(), info.Refused()
 		if len(info.State.VerifiedChains) > 0 {
 			shown.Certificates = info.State.PeerCertificates
 		}

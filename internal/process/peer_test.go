@@ -1,0 +1,130 @@
+package process
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sandbox"
+)
+
+// reachable has a supervisor judge peers as if a confined process had been started.
+func reachable(s *Supervisor) *Supervisor {
+	s.reachable.Store(true)
+	s.ungrouped.Store(true)
+	return s
+}
+
+func TestCheckPeer_AcceptsAllUntilAConfinedProcessCanConnect(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	if err := s.CheckPeer(Peer{PID: -1, Socket: 1}); err != nil {
+		t.Errorf("CheckPeer = %v", err)
+	}
+	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
+		p, err := s.Start(testContext(t), confined(shell("exec sleep 1000"), confine(readOnly)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		terminate(t, p, Termination{})
+	})
+	if s.reachable.Load() {
+		t.Error("a process without a network counts as one that can connect")
+	}
+}
+
+// A confined process is found by its number, and so are its descendants.
+func TestCheckPeer_RefusesConfinedProcesses(t *testing.T) {
+	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
+		for _, adopts := range []bool{false, true} {
+			s := newSupervisor(t, Config{AdoptOrphans: adopts})
+			policy := readOnly
+			policy.Network = sandbox.NetworkEnabled
+			p, err := s.Start(testContext(t), confined(shell("sleep 1000 | cat; true"), confine(policy)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			plain, err := s.Start(testContext(t), shell("exec sleep 1000"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused := func() (n int) {
+				for _, pid := range p.members() {
+					if errors.Is(s.CheckPeer(Peer{PID: pid}), ErrPeerConfined) {
+						n++
+					}
+				}
+				return n
+			}
+			for refused() < 3 && testContext(t).Err() == nil { // the shell, sleep and cat
+				time.Sleep(time.Millisecond)
+			}
+			if n := refused(); n < 3 {
+				t.Errorf("adopts %v: %d of %v are refused", adopts, n, p.members())
+			}
+			for _, pid := range []int{plain.PID(), os.Getpid(), os.Getppid()} {
+				if err := s.CheckPeer(Peer{PID: pid}); err != nil {
+					t.Errorf("adopts %v: process %d: %v", adopts, pid, err)
+				}
+			}
+			terminate(t, p, Termination{})
+			terminate(t, plain, Termination{})
+		}
+	})
+}
+
+func TestCheckPeer_RefusesWhatItCannotFind(t *testing.T) {
+	s := reachable(newSupervisor(t, Config{}))
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for name, peer := range map[string]Peer{
+		"a process that has ended":           {PID: ended.Process.Pid},
+		"a number that may be another's":     {PID: os.Getpid(), Ended: func() bool { return true }},
+		"a socket that nobody has":           {Socket: 1<<32 - 1},
+		"a socket of a group that is unused": {Socket: 1<<32 - 1, Cgroup: 1 << 40},
+	} {
+		if err := s.CheckPeer(peer); err == nil || errors.Is(err, ErrPeerConfined) {
+			t.Errorf("%s: CheckPeer = %v", name, err)
+		}
+	}
+	if err := s.CheckPeer(Peer{PID: os.Getpid(), Ended: func() bool { return false }}); err != nil {
+		t.Errorf("this process: CheckPeer = %v", err)
+	}
+	lis, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lis.Close() }()
+	file, err := lis.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CheckPeer(Peer{Socket: uint32(stat.Ino)}); err != nil {
+		t.Errorf("a socket of this process: CheckPeer = %v", err)
+	}
+}
+
+func TestDescends_FindsAncestors(t *testing.T) {
+	child := exec.Command("sleep", "1000")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}()
+	if !descends(child.Process.Pid) || descends(os.Getppid()) {
+		t.Errorf("of a child: %v, of the parent: %v", descends(child.Process.Pid), descends(os.Getppid()))
+	}
+}
