@@ -22,6 +22,9 @@ const temporaryOnly = `{"managed": {"fileSystem": {"restricted": {"entries": [
 // TestRequiredSandbox_ObstaclesInTmpdir makes the protected names in TMPDIR into what any user of the machine can make
 // in a directory like /tmp. A server that requires workspace-write starts, and processes and calls about files work.
 func TestRequiredSandbox_ObstaclesInTmpdir(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	for name, obstruct := range map[string]func(at, work string) error{
 		"link":          func(at, work string) error { return os.Symlink(work, at) },
 		"dangling link": func(at, _ string) error { return os.Symlink("/nowhere", at) },

@@ -93,6 +93,9 @@ func sharedPlace(t *testing.T, dir string) string {
 }
 
 func TestSharedPlace_EntriesOfAnotherUser_ChangeNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	for _, backend := range []Backend{Bubblewrap, Landlock} {
 		sandboxes := probed(t, backend)
 		for obstacle := range protectedObstacles {
