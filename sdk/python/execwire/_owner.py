@@ -41,7 +41,24 @@ _END_TIMEOUT = 5.0
 _SHORT = "the input ended before what the process has taken of an earlier start"
 # What a process that takes no input is told by.
 _NO_INPUT = (error_pb2.ERROR_REASON_STDIN_CLOSED, error_pb2.ERROR_REASON_STDIN_NOT_PIPED)
+# How late a signal may be handled, in seconds.
+_SIGNAL_DELAY = 0.5
 _EVENT_BYTES = 128  # what an event takes beside its output
+
+
+class _Condition(threading.Condition):
+    """A condition for which the main thread waits so that signals interrupt it.
+
+    The interpreter handles a signal on the main thread, between two instructions. One
+    that comes right before that thread blocks, or that the kernel delivers to another
+    thread, is handled when it wakes, which without a bound may be never.
+    """
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """May return early, as any wait for a condition."""
+        if threading.current_thread() is threading.main_thread():
+            timeout = _SIGNAL_DELAY if timeout is None else min(timeout, _SIGNAL_DELAY)
+        return super().wait(timeout)
 
 
 class _Stream:
@@ -78,7 +95,7 @@ class Owner:
         if holder.HasField("grace"):
             self._grace = holder.grace.ToNanoseconds() / 1e9
 
-        self._cond = threading.Condition()
+        self._cond = _Condition()
         self._log = EventLog(self.process_id)
         self._queue: Deque[Event] = deque()
         self._queued = 0

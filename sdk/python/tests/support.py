@@ -242,6 +242,17 @@ def finish(argv: Sequence[str], **more: object) -> "subprocess.CompletedProcess[
         return subprocess.CompletedProcess(list(argv), process.returncode, stdout, stderr)
 
 
+def ended(interpreter: "subprocess.Popen[bytes]") -> bytes:
+    """Waits for an interpreter with the option ``-X faulthandler``, and returns its stderr."""
+    try:
+        _, stderr = interpreter.communicate(timeout=LONG)
+    except subprocess.TimeoutExpired:
+        interpreter.send_signal(signal.SIGABRT)
+        _, stderr = interpreter.communicate()
+        raise AssertionError(f"it hangs\n{stderr.decode()}") from None
+    return stderr
+
+
 def eventually(holds: Callable[[], bool]) -> bool:
     """Waits until something holds that nobody tells."""
     import time

@@ -11,7 +11,7 @@ import unittest
 import execwire
 from execwire import Closed, Output, aio
 
-from .support import LONG, PROGRAM, SDK, Program, TestCase, Wire, alive, eventually, serve
+from .support import PROGRAM, SDK, Program, TestCase, Wire, alive, ended, eventually, serve
 
 server: Program
 
@@ -196,7 +196,12 @@ class Interrupted(TestCase):
         program = (
             "import asyncio, sys\n"
             "from execwire import aio\n"
+            # A signal that comes right before the loop blocks is handled when it wakes.
+            "async def wake():\n"
+            "    while True:\n"
+            "        await asyncio.sleep(0.5)\n"
             "async def main():\n"
+            "    waking = asyncio.create_task(wake())\n"
             "    async with await aio.connect(sys.argv[1]) as client:\n"
             "        await client.run(['sh', '-c', sys.argv[2]])\n"
             "asyncio.run(main())\n"
@@ -206,12 +211,12 @@ class Interrupted(TestCase):
         import sys
 
         with subprocess.Popen(
-            [sys.executable, "-c", program, server.url, script],
+            [sys.executable, "-X", "faulthandler", "-c", program, server.url, script],
             env={**os.environ, "PYTHONPATH": str(SDK)}, stderr=subprocess.PIPE, start_new_session=True,
         ) as interpreter:  # fmt: skip
             self.assertTrue(eventually(lambda: os.path.exists(pids)))
             interpreter.send_signal(signal.SIGINT)
-            _, stderr = interpreter.communicate(timeout=LONG)
+            stderr = ended(interpreter)
         self.assertIn(b"KeyboardInterrupt", stderr)
         with open(pids) as file:
             self.assertFalse(alive(int(file.read())))

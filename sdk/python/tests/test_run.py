@@ -14,7 +14,7 @@ import unittest
 import execwire
 from execwire import Closed, Exited, ExitCause, Gap, Output, Stream
 
-from .support import LONG, PROGRAM, SDK, Program, TestCase, alive, eventually, serve
+from .support import LONG, PROGRAM, SDK, Program, TestCase, alive, ended, eventually, serve
 
 server: Program
 client: execwire.Client
@@ -429,6 +429,11 @@ class Interrupted(TestCase):
             with self.subTest(call):
                 self._interrupt(call)
 
+    def test_ctrl_c_counts_whichever_thread_gets_it(self) -> None:
+        # The main thread, which waits for the process, is not interrupted.
+        block = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); "
+        self._interrupt(block + "client.run(['sh', '-c', script])")
+
     def _interrupt(self, call: str) -> None:
         pids = self.path("pids")
         if os.path.exists(pids):
@@ -441,7 +446,7 @@ class Interrupted(TestCase):
             f"    {call}\n"
         )
         with subprocess.Popen(
-            [sys.executable, "-c", program, server.url, script],
+            [sys.executable, "-X", "faulthandler", "-c", program, server.url, script],
             env={**os.environ, "PYTHONPATH": str(SDK)},
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -450,7 +455,7 @@ class Interrupted(TestCase):
             with open(pids) as file:
                 started = [int(pid) for pid in file.read().split()]
             interpreter.send_signal(signal.SIGINT)
-            _, stderr = interpreter.communicate(timeout=LONG)
+            stderr = ended(interpreter)
         self.assertIn(b"KeyboardInterrupt", stderr)
         self.assertNotIn(b"Exception in thread", stderr)
         for pid in started:
