@@ -12,7 +12,7 @@ from typing import Any, Callable, List, Optional, Tuple
 import grpc
 
 from ._backoff import Backoff
-from ._probe import Verdict, probe
+from ._probe import probe
 from ._program import forward, serve
 from ._tls import TLSFiles
 from ._token import Authenticator, TokenFile, check_token
@@ -24,6 +24,7 @@ _HOW_TO_WRITE = (
     "relay+wss://HOST/executor/ID?role=harness or local:"
 )
 _MESSAGE_BYTES = 16 << 20
+_STATES_INTERVAL = 0.25
 _SYSTEM_AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 
 _OPTIONS: List[Tuple[str, Any]] = [
@@ -80,7 +81,15 @@ def open_transport(
             _check_private(authority)
         # The helper's socket is what answers for a relay and for a server of one's own.
         asked = urllib.parse.urlsplit(helper_url) if helper_url else parts
-        channel = _connected(target, secure, tls, url or "local:", asked, timeout)
+        channel = _channel(target, secure, tls)
+        try:
+            _wait_ready(channel, url or "local:", asked, tls, timeout)
+        except BaseException:
+            # A thread of grpc looks so often whether anybody wants to know of states, and
+            # complains on stderr of a channel that is closed meanwhile.
+            time.sleep(_STATES_INTERVAL)
+            channel.close()
+            raise
     except BaseException:
         for end in on_close:
             end()
@@ -187,63 +196,51 @@ def _pem(path: Optional[str]) -> Optional[bytes]:
         raise CredentialError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _connected(
-    target: str,
-    secure: bool,
-    tls: TLSFiles,
+def _wait_ready(
+    channel: grpc.Channel,
     url: str,
     parts: urllib.parse.SplitResult,
+    tls: TLSFiles,
     timeout: float,
-) -> grpc.Channel:
-    """Returns a channel once the server has answered.
+) -> None:
+    """Returns once the server has answered.
 
     A connection that is lost before that is made again until the timeout is over. What
     will not change by that raises at once.
     """
+    states: "queue.Queue[grpc.ChannelConnectivity]" = queue.Queue()
     deadline = time.monotonic() + timeout
     backoff, lost = Backoff(), ""
-    while True:
-        channel = _channel(target, secure, tls)
-        ready = False
-        try:
-            ready = _is_ready(channel, deadline)
-        finally:
-            if not ready:
-                channel.close()
-        if ready:
-            return channel
-        left = deadline - time.monotonic()
-        verdict = probe(parts, tls, left) if left > 0 else Verdict(lost or "no answer", True)
-        # A server that is gone after it was there is being started again.
-        again = verdict.transient or verdict.refused and lost
-        pause = min(backoff.next(0), deadline - time.monotonic())
-        if not again:
-            raise ConnectError(f"failed to reach {url}: {verdict.why}")
-        if pause <= 0:
-            raise ConnectError(f"failed to reach {url}: {verdict.why} after {timeout:g} s")
-        lost = verdict.why
-        time.sleep(pause)
-
-
-def _is_ready(channel: grpc.Channel, deadline: float) -> bool:
-    """Whether the first attempt to connect succeeds. Blocks until that is known."""
-    states: "queue.Queue[grpc.ChannelConnectivity]" = queue.Queue()
+    begun, failed, pause = False, False, timeout
     channel.subscribe(states.put, try_to_connect=True)
-    begun = False
     try:
         while True:
-            state = states.get(timeout=max(0.0, deadline - time.monotonic()))
-            if state is grpc.ChannelConnectivity.READY:
-                return True
-            if state in (
-                grpc.ChannelConnectivity.TRANSIENT_FAILURE,
-                grpc.ChannelConnectivity.SHUTDOWN,
-            ):
-                return False
-            if state is grpc.ChannelConnectivity.IDLE and begun:
-                return False  # it was ready for a moment
-            begun = state is grpc.ChannelConnectivity.CONNECTING
-    except queue.Empty:
-        return False
+            left = deadline - time.monotonic()
+            try:
+                state = states.get(timeout=max(0.0, min(left, pause)))
+            except queue.Empty:
+                if left <= pause:
+                    why = lost or "no answer"
+                    raise ConnectError(f"failed to reach {url}: {why} after {timeout:g} s") from None
+            else:
+                if state is grpc.ChannelConnectivity.READY:
+                    return
+                if state is grpc.ChannelConnectivity.IDLE and begun:
+                    # It was ready for a moment.
+                    channel.unsubscribe(states.put)
+                    channel.subscribe(states.put, try_to_connect=True)
+                begun = begun or state is grpc.ChannelConnectivity.CONNECTING
+                failed = failed or state in _FAILED
+            if not failed:
+                continue
+            verdict = probe(parts, tls, max(0.1, deadline - time.monotonic()))
+            # A server that is gone after it was there is being started again.
+            if not (verdict.transient or verdict.refused and lost):
+                raise ConnectError(f"failed to reach {url}: {verdict.why}")
+            # The channel tries again by itself, and does not tell if that fails.
+            lost, pause = verdict.why, backoff.next()
     finally:
         channel.unsubscribe(states.put)
+
+
+_FAILED = (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)

@@ -6,11 +6,13 @@ bytes of the answer. No credentials are sent.
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import time
 import urllib.parse
 from dataclasses import dataclass
+from typing import Optional
 
 from ._tls import TLSFiles
 
@@ -22,7 +24,7 @@ _EMPTY_SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _TYPE, _SETTINGS, _GOAWAY = 3, 4, 7
 _LOST = "the connection is lost before the server has answered"
 _NOT_GRPC = "something listens there, but it does not speak gRPC"
-# What says that a connection was lost, or was not taken yet, and nothing of the server.
+# What says that a connection was lost, or not accepted yet, and nothing of the server.
 _LOSSES = (
     ConnectionResetError,
     ConnectionAbortedError,
@@ -57,14 +59,14 @@ def probe(parts: urllib.parse.SplitResult, tls: TLSFiles, timeout: float) -> Ver
                     verdict = _judge(_greet(connection, deadline), parts)
     except ssl.SSLCertVerificationError as error:
         return Verdict(f"its certificate is not good: {error.verify_message}; ca_file names whom to trust")
-    except _LOSSES:
-        verdict = Verdict(_LOST, transient=True)
     except socket.timeout:
         return Verdict("no answer", transient=True)
     except ConnectionRefusedError as error:
         return Verdict(error.strerror or str(error), refused=True)
     except OSError as error:
-        return Verdict(error.strerror or str(error))
+        if not _is_loss(error):
+            return Verdict(error.strerror or str(error))
+        verdict = Verdict(_LOST, transient=True)
     if verdict.transient and verdict.why == _LOST:
         if parts.scheme == "grpc" and _speaks_tls(parts, deadline):
             return Verdict(_NOT_GRPC + ", or only with TLS (grpcs://)")
@@ -92,22 +94,41 @@ def _wrap(connection: socket.socket, tls: TLSFiles, host: str) -> ssl.SSLSocket:
     context.set_alpn_protocols(["h2"])
     if tls.cert_file is not None:
         context.load_cert_chain(tls.cert_file, tls.key_file)
-    return context.wrap_socket(connection, server_hostname=host)
+    return _shake_hands(context, connection, host)
+
+
+def _shake_hands(
+    context: ssl.SSLContext, connection: socket.socket, host: Optional[str]
+) -> ssl.SSLSocket:
+    """Begins TLS. wrap_socket itself does nothing if the connection is lost already."""
+    wrapped = context.wrap_socket(connection, server_hostname=host, do_handshake_on_connect=False)
+    try:
+        wrapped.do_handshake()
+    except BaseException:
+        wrapped.close()
+        raise
+    return wrapped
+
+
+def _is_loss(error: OSError) -> bool:
+    return isinstance(error, _LOSSES) or error.errno == errno.ENOTCONN
 
 
 def _greet(connection: socket.socket, deadline: float) -> bytes:
     """Sends what gRPC sends first, and returns the beginning of the answer."""
     try:
         connection.sendall(_PREFACE + _EMPTY_SETTINGS)
-    except _LOSSES:
-        pass  # the server may have answered and be gone
+    except OSError as error:
+        if not _is_loss(error):
+            raise
+        # The server may have answered and be gone.
     answer = b""
     while len(answer) < len(_EMPTY_SETTINGS):
         connection.settimeout(max(0.01, deadline - time.monotonic()))
         try:
             more = connection.recv(len(_EMPTY_SETTINGS) - len(answer))
-        except (socket.timeout, *_LOSSES):
-            if not answer:
+        except OSError as error:
+            if not answer or not (isinstance(error, socket.timeout) or _is_loss(error)):
                 raise
             break
         if not more:
@@ -130,7 +151,7 @@ def _speaks_tls(parts: urllib.parse.SplitResult, deadline: float) -> bool:
     # No certificate is judged, because nothing is sent.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with _connect(parts, deadline) as connection, context.wrap_socket(connection):
+        with _connect(parts, deadline) as connection, _shake_hands(context, connection, None):
             return True
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")

@@ -122,6 +122,14 @@ class Doors(TestCase):
             self.assertTrue(eventually(lambda: not any(alive(pid) for pid in pids)))
 
 
+def is_connected(connection: socket.socket) -> bool:
+    try:
+        connection.getpeername()
+    except OSError:
+        return False
+    return True
+
+
 class Raw:
     """Serves connections, one after the other, by a function that has their number."""
 
@@ -235,6 +243,28 @@ class Refused(TestCase):
                 # Not " after 120 s".
                 with self.assertRaisesRegex(execwire.ConnectError, r"does not speak gRPC.*\(grpcs://\)$"):
                     execwire.connect(raw.url, timeout=LONG)
+
+    def test_a_reset_before_the_probe_speaks_is_no_answer(self) -> None:
+        import urllib.parse
+        from unittest import mock
+
+        from execwire import _probe
+        from execwire._tls import TLSFiles
+
+        connect = _probe._connect
+
+        def connect_and_be_reset(parts: urllib.parse.SplitResult, deadline: float) -> socket.socket:
+            connection = connect(parts, deadline)
+            connected.release()
+            self.assertTrue(eventually(lambda: not is_connected(connection)))
+            return connection
+
+        connected = threading.Semaphore(0)
+        with Raw(lambda _, s: (connected.acquire(), reset(s))) as raw, mock.patch.object(_probe, "_connect", connect_and_be_reset):
+            for scheme in ("grpc", "grpcs"):
+                parts = urllib.parse.urlsplit(raw.url)._replace(scheme=scheme)
+                verdict = _probe.probe(parts, TLSFiles(), LONG)
+                self.assertTrue(verdict.transient, verdict)
 
     def test_a_server_that_ends_every_connection(self) -> None:
         with Raw(lambda _, s: s.close()) as raw:
