@@ -201,7 +201,7 @@ func limits(cfg config.Config) server.Limits {
 		Message:         int(cfg.Message),
 		ReadFile:        int(cfg.ReadFile),
 		UploadRetention: time.Duration(cfg.UploadRetention),
-		Uploads:         int(cfg.Uploads),
+		Uploads:         int(cfg.Uploads), AbandonedUploads: int(cfg.AbandonedUploads),
 		DefaultGrace:    time.Duration(cfg.DefaultGrace),
 		MaxGrace:        time.Duration(cfg.MaxGrace),
 		ClosedRetention: time.Duration(cfg.ClosedRetention),

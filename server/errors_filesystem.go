@@ -3,11 +3,13 @@ package server
 import (
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
@@ -48,6 +50,10 @@ var fileErrors = map[fsops.Kind]translation{
 	fsops.WatchUnavailable:    {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE},
 }
 
+// retryWhenFull is when it is worth trying again what was refused because others of
+// its kind are in the way, which end by themselves.
+const retryWhenFull = time.Second
+
 // watchQuotas are the settings that bound what is watched.
 var watchQuotas = map[fsops.Kind]string{
 	fsops.TooManyWatches:      "watches_per_principal",
@@ -84,7 +90,8 @@ func fromFiles(err *fsops.Error) error {
 	case fsops.TooManyUploads:
 		metadata["limit"] = limit
 		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: "uploads_per_principal", Description: "at most " + limit + " unfinished uploads"}}})
+			{Subject: "uploads_per_principal", Description: "at most " + limit + " uploads at once"}}},
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhenFull)})
 	}
 	if setting, ok := watchQuotas[err.Kind]; ok && err.Limit > 0 {
 		metadata["limit"] = limit

@@ -164,13 +164,10 @@ func (s *confinedFiles) CloseFile(ctx context.Context, req *execwirev1.CloseFile
 	return response, fromHelper(ctx, file.lease, err)
 }
 
-// receives has a helper stay while it receives an upload, and counts that among the
-// unfinished ones of the caller, unless it goes on with one.
+// receives has a helper stay while it receives an upload, and counts that among those
+// that the caller sends.
 func (s *confinedFiles) receives(ctx context.Context, lease *filehelper.Lease, head *execwirev1.UploadHead) error {
 	return lease.Receive(head.GetUploadId(), func() (func(), error) {
-		if head.GetOffset() > 0 { // it is complete, or the helper says that there is none
-			return func() {}, nil
-		}
 		return s.counted(ctx, func(owner string) (func(), error) { return s.server.uploads.Count(owner, pathOf(head)) })
 	})
 }

@@ -67,8 +67,8 @@ func TestWatchesInHelpersCountForTheirPrincipal(t *testing.T) {
 	}
 }
 
-// Unfinished uploads of a principal count, whichever helper has them, or none, until
-// they are complete, given up or gone with their helper.
+// Uploads that a principal sends count, whichever helper receives them, or none, until
+// their streams have ended, whatever is kept of them.
 func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
 	_, work, _ := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.Uploads = 3 })
@@ -76,9 +76,9 @@ func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
 		return replaceHead(work+"/"+id, func(h *execwirev1.UploadHead) { h.UploadId, h.Offset, h.Sandbox = id, offset, p })
 	}
 	first, second := policyOf("+"+work), policyOf("+"+work, "/proc/self")
-	f.cut(1, head("a", 0, first), uploadData([]byte("x")))
-	f.cut(1, head("b", 0, second), uploadData([]byte("x")))
-	f.cut(1, head("c", 0, nil), uploadData([]byte("x")))
+	sending := func(received uint64, id string, offset uint64, p *execwirev1.SandboxPolicy) (end func()) {
+		return f.sending(received, head(id, offset, p), uploadData([]byte("x")))
+	}
 	refused := func() {
 		t.Helper()
 		_, want := f.upload(head("more", 0, nil), uploadEnd(nil))
@@ -88,17 +88,32 @@ func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
 			expectSame(t, fmt.Sprint("an upload to helper ", i), err, want)
 		}
 	}
+	free := func() { // waits until streams that ended count no longer
+		t.Helper()
+		for {
+			if _, err := f.upload(head("probe", 0, nil), uploadEnd(nil)); err == nil {
+				return
+			}
+			if f.ctx.Err() != nil {
+				t.Fatal("streams that ended still count")
+			}
+		}
+	}
+	a, b, c := sending(1, "a", 0, first), sending(1, "b", 0, second), sending(1, "c", 0, nil)
 	refused()
-	f.cut(2, head("a", 1, first), uploadData([]byte("x")))  // goes on
-	f.cut(1, head("b", 0, second), uploadData([]byte("x"))) // begins anew
+	a()
+	free()
+	again := sending(2, "a", 1, first) // goes on
 	refused()
+	again()
+	free()
 	if _, err := f.upload(head("a", 2, first), uploadEnd(nil)); err != nil {
 		t.Fatal(err)
 	}
-	f.cut(1, head("d", 0, second), uploadData([]byte("x"))) // in the place of the one that is complete
+	free()
+	d := sending(1, "d", 0, second) // in the place of the one that is complete
 	refused()
-	pids := helpersOf(t)
-	for _, pid := range pids {
+	for _, pid := range helpersOf(t) {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -113,9 +128,35 @@ func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	f.cut(1, head("f", 0, first), uploadData([]byte("x")))
-	f.cut(1, head("g", 0, second), uploadData([]byte("x")))
+	ends := []func(){sending(1, "f", 0, first), sending(1, "g", 0, second)}
 	refused()
+	for _, end := range append(ends, b, c, d) {
+		end()
+	}
+}
+
+// Uploads that no stream brings any more do not keep helpers from giving way to
+// others, nor their principal from sending further ones.
+func TestAbandonedUploadsInHelpers_DoNotLockOut(t *testing.T) {
+	dir, _, _ := workplace(t)
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
+		s.limits.Uploads, s.limits.AbandonedUploads, s.limits.FileHelpers = 2, 2, 2
+	})
+	for i := range 6 {
+		work := fmt.Sprint(dir, "/", i)
+		if err := os.Mkdir(work, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for j := range 3 {
+			id := fmt.Sprint(i, "-", j)
+			f.cut(1, replaceHead(work+"/f", func(h *execwirev1.UploadHead) { h.UploadId, h.Sandbox = id, policyOf("+"+work) }), uploadData([]byte("x")))
+		}
+		if _, err := f.upload(replaceHead(work+"/f", func(h *execwirev1.UploadHead) {
+			h.UploadId, h.Offset, h.Sandbox = fmt.Sprint(i, "-2"), 1, policyOf("+"+work)
+		}), uploadEnd(nil)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Calls at once in more workspaces than there may be helpers are made in turn: none

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"syscall"
@@ -42,6 +43,15 @@ func sum(text string) []byte {
 // cut begins an upload and goes away, once the server has received so much.
 func (f *fixture) cut(received uint64, messages ...*execwirev1.UploadFileRequest) {
 	f.t.Helper()
+	f.sending(received, messages...)()
+	id := messages[0].GetHead().GetUploadId()
+	f.awaitUpload(id, func(u *execwirev1.GetUploadResponse) bool { return u.GetExpireTime() != nil })
+}
+
+// sending begins an upload, of which so many bytes have been received, and leaves its
+// stream open until end is called.
+func (f *fixture) sending(received uint64, messages ...*execwirev1.UploadFileRequest) (end func()) {
+	f.t.Helper()
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	stream, err := f.files.UploadFile(ctx)
 	if err != nil {
@@ -52,13 +62,24 @@ func (f *fixture) cut(received uint64, messages ...*execwirev1.UploadFileRequest
 			f.t.Fatal(err)
 		}
 	}
-	id := messages[0].GetHead().GetUploadId()
-	f.awaitUpload(id, func(u *execwirev1.GetUploadResponse) bool { return u.GetReceivedBytes() == received })
-	cancel(errors.New("cut"))
-	if err := stream.RecvMsg(&execwirev1.UploadFileResponse{}); status.Code(err) != codes.Canceled {
-		f.t.Errorf("the stream ended with %v", err)
+	f.awaitUpload(messages[0].GetHead().GetUploadId(), func(u *execwirev1.GetUploadResponse) bool { return u.GetReceivedBytes() == received })
+	return func() {
+		f.t.Helper()
+		cancel(errors.New("cut"))
+		_ = stream.RecvMsg(&execwirev1.UploadFileResponse{})
 	}
-	f.awaitUpload(id, func(u *execwirev1.GetUploadResponse) bool { return u.GetExpireTime() != nil })
+}
+
+// Uploads that are cut one after the other do not keep their principal from sending
+// further ones.
+func TestAbandonedUploads_DoNotLockOut(t *testing.T) {
+	f, dir := newFixture(t), t.TempDir()
+	for i := range 10 {
+		f.cut(1, replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId = fmt.Sprint(i) }), uploadData([]byte("x")))
+	}
+	if _, err := f.upload(replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId = "9"; h.Offset = 1 }), uploadEnd(nil)); err != nil {
+		t.Error(err)
+	}
 }
 
 // awaitUpload asks until an upload is as wanted.
@@ -182,12 +203,13 @@ func TestUploadFailuresSayWhy(t *testing.T) {
 	}
 	_, special := f.upload(replaceHead(dir+"/fifo", nil))
 	for i := range 4 {
-		f.cut(1, with(func(h *execwirev1.UploadHead) { h.UploadId = strconv.Itoa(i) }), uploadData([]byte("x")))
+		defer f.sending(1, with(func(h *execwirev1.UploadHead) { h.UploadId = strconv.Itoa(i) }), uploadData([]byte("x")))()
 	}
 	_, many := f.upload(with(func(h *execwirev1.UploadHead) { h.UploadId = "4" }))
 	if got := infoMetadata(many)["limit"]; got != "4" {
 		t.Errorf("the limit is %q", got)
 	}
+	expectRetry(t, many, "uploads_per_principal")
 	for _, tt := range []struct {
 		err  error
 		code codes.Code

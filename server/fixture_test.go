@@ -68,7 +68,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		limits: server.Limits{
 			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
 			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute, ReadFile: 1 << 20,
-			UploadRetention: 10 * time.Minute, Uploads: 4,
+			UploadRetention: 10 * time.Minute, Uploads: 4, AbandonedUploads: 4,
 			FileHelpers: 4, FileHelpersTotal: 8, FileHelperIdle: time.Minute,
 			Watches: 10, AwaitedPaths: 2000, WatchedDirectories: 1000, WatchPending: 1 << 20,
 		},

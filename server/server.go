@@ -34,9 +34,10 @@ type Limits struct {
 	// ReadFile is the largest file that ReadFile returns, in bytes.
 	ReadFile int
 	// UploadRetention is how long an upload is kept that nobody goes on with, and
-	// Uploads how many of them each principal may have.
-	UploadRetention time.Duration
-	Uploads         int
+	// AbandonedUploads how many of them each principal may have: the oldest gives way.
+	// Uploads is how many a principal may send at once.
+	UploadRetention           time.Duration
+	Uploads, AbandonedUploads int
 	// DefaultGrace, MaxGrace, ClosedRetention and UnseenRetention are reported only;
 	// the session registry enforces them.
 	DefaultGrace, MaxGrace, ClosedRetention, UnseenRetention time.Duration
@@ -128,10 +129,10 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	uploads := fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads)
+	uploads := fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads, cfg.Limits.AbandonedUploads)
 	watching, endWatch := context.WithCancelCause(context.Background())
 	helpers := filehelper.NewPool(filehelper.Options{
-		PerPrincipal: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle, Complete: cfg.Limits.Uploads,
+		PerPrincipal: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle, Complete: cfg.Limits.AbandonedUploads,
 		MessageBytes: cfg.Limits.helperMessage(), Logger: cfg.Logger,
 	})
 	s := &Server{cfg: cfg, uploads: uploads, helpers: helpers, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{

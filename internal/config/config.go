@@ -74,7 +74,9 @@ type Config struct {
 	// UploadRetention is how long unfinished uploads stay.
 	UploadRetention Duration `name:"upload_retention" default:"10m" unit:"duration" min:"1s" max:"24h" help:"How long what was received of an upload is kept after its stream was cut, so that another one can go on with it. Its space on the disk is taken for that long."`
 	// Uploads bounds those of one principal.
-	Uploads Count `name:"uploads_per_principal" default:"64" unit:"uploads" min:"1" max:"10000" help:"Unfinished uploads of one principal that can be gone on with. Each has two files open."`
+	Uploads Count `name:"uploads_per_principal" default:"512" unit:"uploads" min:"1" max:"10000" help:"Uploads with an id, which can be gone on with, that one principal may send at once. Further ones are refused until one has ended. Each has two files open."`
+	// AbandonedUploads bounds those that no stream brings.
+	AbandonedUploads Count `name:"abandoned_uploads_per_principal" default:"64" unit:"uploads" min:"1" max:"10000" help:"Unfinished uploads of one principal whose stream has ended that are kept for upload_retention, so that another one can go on with them. Beyond that the oldest is dropped. Each has two files open. As many completed ones are remembered, so that an answer that was lost can be had again."`
 	// Watches bounds the watches of directories of one principal.
 	Watches Count `name:"watches_per_principal" default:"1000" unit:"watches" min:"1" max:"100000" help:"Directories that one principal may watch at once, each with those below it. Further watches are refused."`
 	// WatchedDirectories bounds one watch.
@@ -106,7 +108,7 @@ type Config struct {
 	FileHandleIdleTime Duration `name:"file_handle_idle_time" default:"10m" unit:"duration" min:"1s" max:"24h" help:"How long a handle of a default session, which never ends, stays open without being used."`
 
 	// FileHelpers bounds the helpers for sandboxed calls about files of one principal.
-	FileHelpers Count `name:"file_helpers_per_principal" default:"48" unit:"processes" min:"1" max:"1000" help:"Helper processes that make sandboxed calls about files for one principal, one for each policy and session; calls that name no session are those of the default session. When there are as many, the one gives way that nobody has used for the longest time. While all are in use further calls wait their turn; they are refused while all are held by watches, handles of files and unfinished uploads."`
+	FileHelpers Count `name:"file_helpers_per_principal" default:"48" unit:"processes" min:"1" max:"1000" help:"Helper processes that make sandboxed calls about files for one principal, one for each policy and session; calls that name no session are those of the default session. When there are as many, the one gives way that nobody has used for the longest time. While all are in use further calls wait their turn; they are refused while all are held by watches, handles of files and uploads that are being sent. Those that only have unfinished uploads whose stream has ended give way, and the uploads with them."`
 	// FileHelpersTotal bounds the helpers of all principals.
 	FileHelpersTotal Count `name:"file_helpers_total" default:"64" unit:"processes" min:"1" max:"10000" help:"Helper processes for sandboxed calls about files of all principals together, with those that are about to end. Of an eighth of them a principal gets one only while it has none. One that is idle has 4MiB to 7MiB of memory of its own; the rest of what is resident is the file of this program, which all share."`
 	// FileHelperIdleTime is how long helpers stay that nobody uses.

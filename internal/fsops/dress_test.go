@@ -48,7 +48,7 @@ func replaceAsNobody(args []string) int {
 	}
 	said := map[string]string{}
 	for name := range foreignFiles {
-		for suffix, uploads := range map[string]*fsops.Uploads{"": fsops.NewUploads(time.Minute, 4), ".named": fsops.NewUploads(time.Minute, 4).WithNames()} {
+		for suffix, uploads := range map[string]*fsops.Uploads{"": fsops.NewUploads(time.Minute, 4, 4), ".named": fsops.NewUploads(time.Minute, 4, 4).WithNames()} {
 			done, err := replace(context.Background(), uploads, fsops.Replacement{Path: args[0] + "/" + name + suffix}, "new")
 			m := done.Metadata
 			said[name+suffix] = fmt.Sprintf("%d %d %o", m.UID, m.GID, m.Mode)

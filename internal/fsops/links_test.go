@@ -14,7 +14,7 @@ import (
 // on a path of its own kind: a file, or a directory if its name ends so.
 func withoutLinks(t *testing.T) map[string]func(path string) error {
 	ctx := t.Context()
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	t.Cleanup(uploads.Close)
 	return map[string]func(path string) error{
 		"read":           func(p string) error { _, _, err := fsops.ReadFile(ctx, p, 1<<20, fsops.NoSymlinks); return err },
@@ -126,7 +126,7 @@ func TestNoSymlinksIsNotOutrun(t *testing.T) {
 // when there is none any more.
 func TestAnUploadThatBeganByALinkIsRefused(t *testing.T) {
 	dir := build(t, "real/", "p -> real")
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
 	begun := fsops.Replacement{Path: dir + "/p/f", ID: "u"}
 	u, err := uploads.Begin(t.Context(), begun)

@@ -81,7 +81,7 @@ func replaceOnMounts(dir string, note func(string, error)) error {
 		return err
 	}
 	ctx := context.Background()
-	for name, uploads := range map[string]*fsops.Uploads{"unnamed": fsops.NewUploads(time.Minute, 4), "named": fsops.NewUploads(time.Minute, 4).WithNames()} {
+	for name, uploads := range map[string]*fsops.Uploads{"unnamed": fsops.NewUploads(time.Minute, 4, 4), "named": fsops.NewUploads(time.Minute, 4, 4).WithNames()} {
 		defer uploads.Close()
 		large := strings.Repeat("x", 1<<20)
 		_, err := replace(ctx, uploads, fsops.Replacement{Path: dir + "/f"}, large)
@@ -116,7 +116,7 @@ func replaceOnMounts(dir string, note func(string, error)) error {
 	if err := unix.Mount("none", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		return err
 	}
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	_, err := uploads.Begin(ctx, fsops.Replacement{Path: dir + "/f"})
 	note("read-only", err)
 	_, err = uploads.WithNames().Begin(ctx, fsops.Replacement{Path: dir + "/f"})
@@ -201,7 +201,7 @@ func removeMounts(dir string, note func(string, error)) error {
 	note("rename over a mount", fsops.Rename(dir+"/tree/free", dir+"/tree/bound", false))
 	note("rename to a mount", fsops.Rename(dir+"/kept/f", dir+"/tree/deep/mounted/g", false))
 	note("rename within one file system, across mounts", fsops.Rename(dir+"/kept/f", dir+"/tree/bound/g", false))
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	_, err = replace(ctx, uploads, fsops.Replacement{Path: dir + "/tree/file"}, "x")
 	note("replace a mount", err)
 	note("remove the tree", fsops.Remove(ctx, dir+"/tree", recursive))

@@ -49,7 +49,7 @@ func TestFilesLeaveDescriptorsToOthers(t *testing.T) {
 	wantError(t, "one more handle", open(kept), fsops.Exhausted, unix.EMFILE)
 	_, err := handles.Open("w", dir+"/f", fsops.ReplaceMode)
 	wantError(t, "a handle to write by", err, fsops.Exhausted, unix.EMFILE)
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
 	_, err = uploads.Begin(t.Context(), fsops.Replacement{Path: dir + "/f", ID: "u"})
 	wantError(t, "an upload", err, fsops.Exhausted, unix.EMFILE)

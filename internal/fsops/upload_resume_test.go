@@ -32,7 +32,7 @@ func interrupted(t *testing.T, uploads *fsops.Uploads, how fsops.Replacement, pa
 // it has to match.
 func TestACutWhileMatchingKeepsTheUpload(t *testing.T) {
 	dir := build(t, "f = old")
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
 	how := fsops.Replacement{Path: dir + "/f", Owner: "me", ID: "u"}
 	interrupted(t, uploads, how, "new")
@@ -103,7 +103,7 @@ func TestAnUploadGoesOnFromAnyOffset(t *testing.T) {
 
 func TestUploadsBelongToTheirOwnerAndPath(t *testing.T) {
 	dir := t.TempDir()
-	uploads := fsops.NewUploads(time.Minute, 2)
+	uploads := fsops.NewUploads(time.Minute, 2, 2)
 	defer uploads.Close()
 	mine := fsops.Replacement{Path: dir + "/f", Owner: "me", ID: "u"}
 	interrupted(t, uploads, mine, "12345")
@@ -122,25 +122,76 @@ func TestUploadsBelongToTheirOwnerAndPath(t *testing.T) {
 	other := mine
 	other.ID = "v"
 	interrupted(t, uploads, other, "x")
-	other.ID = "w"
-	_, err = uploads.Begin(t.Context(), other)
-	if wantError(t, "one too many", err, fsops.TooManyUploads, 0); errors.As(err, &typed) && typed.Limit != 2 {
-		t.Errorf("the limit is %d", typed.Limit)
-	}
-	other.Owner = "you"
-	interrupted(t, uploads, other, "x")
 	on.Offset = 5
 	if _, err := replace(t.Context(), uploads, on, "67"); err != nil {
 		t.Error(err)
 	}
-	other.Owner, other.ID = "me", "w"
-	interrupted(t, uploads, other, "x") // there is room again
 	wantTree(t, dir, "f mode=644 = 1234567")
+}
+
+// Uploads of an owner that have a stream are bounded; further ones are refused until
+// one has ended. Those of others do not count.
+func TestUploadsWithAStreamAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	uploads := fsops.NewUploads(time.Minute, 2, 2)
+	defer uploads.Close()
+	how := func(owner, id string, offset int64) fsops.Replacement {
+		return fsops.Replacement{Path: dir + "/f", Owner: owner, ID: id, Offset: offset}
+	}
+	interrupted(t, uploads, how("me", "0", 0), "x")
+	var streams []*fsops.Upload
+	for _, id := range []string{"1", "2"} {
+		u, err := uploads.Begin(t.Context(), how("me", id, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, u)
+	}
+	refused := func(what string, how fsops.Replacement) {
+		t.Helper()
+		_, err := uploads.Begin(t.Context(), how)
+		var typed *fsops.Error
+		if wantError(t, what, err, fsops.TooManyUploads, 0); errors.As(err, &typed) && typed.Limit != 2 {
+			t.Errorf("the limit is %d", typed.Limit)
+		}
+	}
+	refused("a third stream", how("me", "3", 0))
+	refused("a third stream, which goes on", how("me", "0", 1))
+	interrupted(t, uploads, how("you", "3", 0), "x")
+	streams[0].Leave()
+	interrupted(t, uploads, how("me", "0", 1), "x")
+	streams[1].Leave()
+}
+
+// Of the unfinished uploads that no stream goes on with the oldest give way: however
+// many an owner leaves, it can begin others.
+func TestOfAbandonedUploadsTheLastAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		uploads := fsops.NewUploads(time.Minute, 1, 2)
+		defer uploads.Close()
+		for i := range 5 {
+			interrupted(t, uploads, fsops.Replacement{Path: dir + "/f", Owner: "me", ID: fmt.Sprint(i)}, "x")
+			interrupted(t, uploads, fsops.Replacement{Path: dir + "/f", Owner: "you", ID: "0"}, "x")
+			time.Sleep(time.Second)
+		}
+		for i, want := range []fsops.Kind{fsops.UploadNotFound, fsops.UploadNotFound, fsops.UploadNotFound, 0, 0} {
+			_, err := uploads.Find("me", fmt.Sprint(i))
+			wantError(t, fmt.Sprint(i), err, want, 0)
+		}
+		if _, err := uploads.Find("you", "0"); err != nil {
+			t.Error(err)
+		}
+		if _, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/f", Owner: "me", ID: "3", Offset: 1}, "y"); err != nil {
+			t.Error(err)
+		}
+		wantTree(t, dir, "f mode=644 = xy")
+	})
 }
 
 func TestTheLaterStreamTakesAnUploadOver(t *testing.T) {
 	dir := t.TempDir()
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
 	how := fsops.Replacement{Path: dir + "/f", ID: "u"}
 	begin := func(offset int64, data string) *fsops.Upload {
@@ -172,7 +223,7 @@ func TestTheLaterStreamTakesAnUploadOver(t *testing.T) {
 func TestUploadsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := build(t, "f = old")
-		uploads := fsops.NewUploads(10*time.Minute, 4).WithNames()
+		uploads := fsops.NewUploads(10*time.Minute, 4, 4).WithNames()
 		defer uploads.Close()
 		how := fsops.Replacement{Path: dir + "/f", ID: "u"}
 		interrupted(t, uploads, how, "12")
@@ -206,7 +257,7 @@ func TestUploadsExpire(t *testing.T) {
 // When an answer was lost, a stream that goes on gets it.
 func TestACompletedUploadIsAnsweredAgain(t *testing.T) {
 	dir := t.TempDir()
-	uploads := fsops.NewUploads(time.Minute, 2)
+	uploads := fsops.NewUploads(time.Minute, 2, 2)
 	defer uploads.Close()
 	how := fsops.Replacement{Path: dir + "/f", ID: "u", IfMissing: true}
 	first, err := replace(t.Context(), uploads, how, "content")
@@ -246,7 +297,7 @@ func TestACompletedUploadIsAnsweredAgain(t *testing.T) {
 func TestOfCompletedUploadsTheLastAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		uploads := fsops.NewUploads(time.Minute, 2)
+		uploads := fsops.NewUploads(time.Minute, 2, 2)
 		defer uploads.Close()
 		for i := range 5 {
 			if _, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/f", ID: fmt.Sprint(i)}, "x"); err != nil {
@@ -267,7 +318,7 @@ func TestOfCompletedUploadsTheLastAreRemembered(t *testing.T) {
 
 func TestClosingDropsUploads(t *testing.T) {
 	dir := build(t, "f = old")
-	uploads := fsops.NewUploads(time.Minute, 4).WithNames()
+	uploads := fsops.NewUploads(time.Minute, 4, 4).WithNames()
 	how := fsops.Replacement{Path: dir + "/f", ID: "u"}
 	interrupted(t, uploads, how, "12")
 	how.ID = "v"
@@ -287,7 +338,7 @@ func TestClosingDropsUploads(t *testing.T) {
 // Waiting ends with the call that waits, and what was received stays.
 func TestACommitThatIsCancelledCanBeRepeated(t *testing.T) {
 	dir := build(t, "f = "+strings.Repeat("x", 1000))
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
 	how := fsops.Replacement{Path: dir + "/f", ID: "u", IfMatch: sum(strings.Repeat("x", 1000))}
 	u, err := uploads.Begin(t.Context(), how)

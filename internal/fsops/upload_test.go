@@ -19,12 +19,12 @@ import (
 // eachStore runs a test with files without names, and with hidden ones.
 func eachStore(t *testing.T, test func(t *testing.T, uploads *fsops.Uploads)) {
 	t.Run("unnamed", func(t *testing.T) {
-		uploads := fsops.NewUploads(10*time.Minute, 4)
+		uploads := fsops.NewUploads(10*time.Minute, 4, 4)
 		defer uploads.Close()
 		test(t, uploads)
 	})
 	t.Run("named", func(t *testing.T) {
-		uploads := fsops.NewUploads(10*time.Minute, 4).WithNames()
+		uploads := fsops.NewUploads(10*time.Minute, 4, 4).WithNames()
 		defer uploads.Close()
 		test(t, uploads)
 	})
@@ -97,7 +97,7 @@ func TestAReplacedFileGetsWhatIsAsked(t *testing.T) {
 
 func TestNothingHalfIsSeenOrLeft(t *testing.T) {
 	dir := build(t, "f = old")
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
 	u, err := uploads.Begin(t.Context(), fsops.Replacement{Path: dir + "/f"})
 	if err != nil {
@@ -271,7 +271,7 @@ func TestLinksOfOthersInSharedDirectories(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	uploads := fsops.NewUploads(time.Minute, 4)
+	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
 	_, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/shared/theirs"}, "new")
 	wantError(t, "theirs", err, fsops.PermissionDenied, unix.EACCES)

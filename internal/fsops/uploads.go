@@ -11,7 +11,8 @@ import (
 // methods may be called concurrently.
 type Uploads struct {
 	retention time.Duration
-	perOwner  int
+	perOwner  int  // with a stream
+	abandoned int  // without, of each owner
 	named     bool // has the content have a hidden name, as where a file system wants it
 	turns     turns[location]
 
@@ -43,10 +44,11 @@ type keptUpload struct {
 }
 
 // NewUploads returns a store of uploads that keeps those with an id for a while
-// after their stream has ended, at most so many of each owner that are unfinished,
-// and as many that are completed.
-func NewUploads(retention time.Duration, perOwner int) *Uploads {
-	return &Uploads{retention: retention, perOwner: perOwner, kept: make(map[string]map[string]*keptUpload), elsewhere: make(map[string]int)}
+// after their stream has ended. Of each owner perOwner may have a stream at once, and
+// further ones are refused. Of those that have none any more it keeps as many as
+// abandoned that are unfinished, and as many that are completed: the oldest gives way.
+func NewUploads(retention time.Duration, perOwner, abandoned int) *Uploads {
+	return &Uploads{retention: retention, perOwner: perOwner, abandoned: abandoned, kept: make(map[string]map[string]*keptUpload), elsewhere: make(map[string]int)}
 }
 
 // UploadState is what was received of an upload.
@@ -152,7 +154,7 @@ func (s *Uploads) claim(ctx context.Context, u *Upload) (*keptUpload, error) {
 // add begins an upload. It is called with mu held.
 func (s *Uploads) add(u *Upload) (*keptUpload, error) {
 	owner, id, path := u.how.Owner, u.how.ID, u.how.Path
-	if err := s.checkRoom(owner, path); err != nil {
+	if err := s.checkStreams(owner, path); err != nil {
 		return nil, err
 	}
 	if s.kept[owner] == nil {
@@ -164,19 +166,19 @@ func (s *Uploads) add(u *Upload) (*keptUpload, error) {
 	return k, nil
 }
 
-// checkRoom refuses an upload to an owner who has too many that are unfinished. It
-// is called with mu held.
-func (s *Uploads) checkRoom(owner, path string) error {
-	unfinished := s.elsewhere[owner]
+// checkStreams refuses a stream to an owner who has too many. It is called with mu
+// held.
+func (s *Uploads) checkStreams(owner, path string) error {
+	streams := s.elsewhere[owner]
 	for _, k := range s.kept[owner] {
-		if k.replaced.Load() == nil {
-			unfinished++
+		if k.stream != nil && k.replaced.Load() == nil {
+			streams++
 		}
 	}
-	if unfinished < s.perOwner {
+	if streams < s.perOwner {
 		return nil
 	}
-	err := refused(TooManyUploads, "write", path, "there are too many unfinished uploads: complete them, or wait until they expire")
+	err := refused(TooManyUploads, "write", path, "too many uploads are being received: try again when one has ended")
 	err.Limit = int64(s.perOwner)
 	return err
 }
@@ -190,7 +192,7 @@ func (s *Uploads) Count(owner, path string) (done func(), err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.checkRoom(owner, path); err != nil {
+	if err := s.checkStreams(owner, path); err != nil {
 		return nil, err
 	}
 	s.elsewhere[owner]++
@@ -228,6 +230,11 @@ func (s *Uploads) takeOver(k *keptUpload, u *Upload) (bool, error) {
 		err.Limit = received
 		return false, err
 	}
+	if k.stream == nil {
+		if err := s.checkStreams(k.owner, path); err != nil {
+			return false, err
+		}
+	}
 	k.stream, k.expires = u, time.Time{}
 	if k.expiry != nil {
 		k.expiry.Stop()
@@ -255,12 +262,34 @@ func (s *Uploads) leave(u *Upload, keep bool) {
 		var expiry *time.Timer
 		expiry = time.AfterFunc(s.retention, func() { s.expire(k, &expiry) })
 		k.expiry = expiry
+		excess := s.dropExcess(k.owner)
 		s.mu.Unlock()
+		release(excess)
 		return
 	}
 	dropped := s.drop(k)
 	s.mu.Unlock()
 	release(dropped)
+}
+
+// dropExcess drops the oldest unfinished upload of an owner that no stream goes on
+// with, if there is one too many, and returns what is to be released. It is called
+// with mu held.
+func (s *Uploads) dropExcess(owner string) *partial {
+	var oldest *keptUpload
+	abandoned := 0
+	for _, k := range s.kept[owner] {
+		if k.stream != nil || k.replaced.Load() != nil {
+			continue
+		}
+		if abandoned++; oldest == nil || k.expires.Before(oldest.expires) {
+			oldest = k
+		}
+	}
+	if abandoned <= s.abandoned {
+		return nil
+	}
+	return s.drop(oldest)
 }
 
 // complete keeps of an upload what it is answered with, for a while, should the
@@ -281,7 +310,7 @@ func (s *Uploads) complete(u *Upload, replaced Replaced) {
 			oldest = other
 		}
 	}
-	if completed >= s.perOwner {
+	if completed >= s.abandoned {
 		s.drop(oldest) // which has nothing to be released
 	}
 	s.mu.Unlock()

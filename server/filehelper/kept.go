@@ -18,8 +18,8 @@ const (
 // kept is something that comes to a helper, or came, by its name.
 type kept struct {
 	streams int         // that bring it
-	pins    bool        // it is not complete, and keeps the helper as a lease does
-	done    func()      // ends what it counts for; not nil while it pins
+	pins    bool        // it is not complete, and keeps the helper, as a lease does while a stream brings it
+	done    func()      // ends what it counts for; not nil while it pins and a stream brings it
 	timer   *time.Timer // nil while a stream brings it
 }
 
@@ -34,7 +34,8 @@ func (l *Lease) Receive(name string, count func() (done func(), err error)) erro
 		return nil // the calls say so
 	}
 	k := h.kept[name]
-	if k == nil || !k.pins {
+	switch {
+	case k == nil || !k.pins:
 		done, err := count()
 		if err != nil {
 			return err
@@ -48,6 +49,13 @@ func (l *Lease) Receive(name string, count func() (done func(), err error)) erro
 		}
 		h.kept[name] = k
 		p.serveLocked()
+	case k.streams == 0:
+		done, err := count()
+		if err != nil {
+			return err
+		}
+		k.done = done
+		h.abandoned--
 	}
 	k.streams++
 	k.stop()
@@ -55,7 +63,7 @@ func (l *Lease) Receive(name string, count func() (done func(), err error)) erro
 }
 
 // Received notes what the helper has of what came, when a stream that brought it has ended: for a while, for which what
-// is unfinished keeps the helper, and what is complete lets it be found.
+// is unfinished keeps the helper until that has to give way to another, and what is complete lets it be found.
 func (l *Lease) Received(name string, what State, while time.Duration) {
 	h, p := l.helper, l.helper.set.pool
 	p.mu.Lock()
@@ -80,6 +88,16 @@ func (l *Lease) Received(name string, what State, while time.Duration) {
 	}
 	if h.kept[name] != k {
 		return
+	}
+	if k.pins {
+		k.done()
+		k.done = nil
+		h.abandoned++
+		h.used = time.Now()
+		p.serveLocked()
+		if h.kept[name] != k { // the helper gave way
+			return
+		}
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(while, func() {
@@ -115,7 +133,11 @@ func (h *helper) forgetLocked(name string) {
 func (h *helper) unpinLocked(k *kept) {
 	if k.pins {
 		k.pins = false
-		k.done()
+		if k.done != nil {
+			k.done()
+		} else {
+			h.abandoned--
+		}
 		h.lasting--
 		h.leaveLocked()
 	}

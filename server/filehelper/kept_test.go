@@ -31,9 +31,12 @@ func TestHelperStaysForWhatItHas(t *testing.T) {
 	f := newFixture(t, filehelper.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, Complete: 2})
 	set := f.newSet()
 	lease := f.use(set, "a")
-	f.receive(lease, "unfinished", filehelper.Unfinished, time.Hour)
 	f.receive(lease, "complete", filehelper.Complete, time.Hour)
 	f.receive(lease, "gone", filehelper.Gone, time.Hour)
+	f.receive(lease, "unfinished", filehelper.Unfinished, time.Hour)
+	if err := lease.Receive("unfinished", func() (func(), error) { return func() {}, nil }); err != nil { // goes on
+		t.Fatal(err)
+	}
 	lease.Release()
 	if _, err := set.Use(f.ctx, "b", f.starts(helperVerb)); err == nil {
 		t.Error("it gave way")
@@ -45,12 +48,10 @@ func TestHelperStaysForWhatItHas(t *testing.T) {
 			t.Errorf("%s: %d", name, n)
 		}
 	}
-	f.receive(lease, "unfinished", filehelper.Unfinished, time.Nanosecond)
-	for having(set, "unfinished") > 0 {
-	}
+	lease.Received("unfinished", filehelper.Unfinished, time.Hour)
 	f.use(set, "b").Release()
-	if having(set, "complete") > 0 {
-		t.Error("it stays for what is complete")
+	if having(set, "complete")+having(set, "unfinished") > 0 {
+		t.Error("it stays for what no stream brings")
 	}
 	set.Close()
 	f.receive(lease, "late", filehelper.Unfinished, time.Hour)
@@ -59,8 +60,7 @@ func TestHelperStaysForWhatItHas(t *testing.T) {
 	}
 }
 
-// What is unfinished counts once, however many streams bring it, and until none does and it is complete, forgotten or
-// gone with its helper.
+// What is unfinished counts once, however many streams bring it, until none does or it is gone with its helper.
 func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 	f := newFixture(t, filehelper.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, Complete: 2})
 	set, counted := f.newSet(), 0
@@ -93,7 +93,7 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 	lease.Received("a", filehelper.Gone, time.Hour)
 	expect("one whose other stream goes on", 2)
 	lease.Received("a", filehelper.Unfinished, time.Hour)
-	expect("one that may go on", 2)
+	expect("one that may go on", 1)
 	if err := receive("a"); err != nil {
 		t.Errorf("it does not go on: %v", err)
 	}
@@ -105,7 +105,7 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 	expect("one that is begun anew", 2)
 	lease.Received("a", filehelper.Gone, time.Hour)
 	lease.Received("b", filehelper.Unfinished, time.Hour)
-	expect("one that is gone", 1)
+	expect("one that is gone, and one that may go on", 0)
 	for i := range 3 {
 		name := fmt.Sprint("complete ", i)
 		if err := receive(name); err != nil {

@@ -110,12 +110,13 @@ type helper struct {
 	conn  *link         // nil if it was not
 
 	// Guarded by the pool's mu.
-	users    int
-	lasting  int              // of them, for as long as somebody wants
-	used     time.Time        // by the last of them
-	timer    *time.Timer      // runs from the first time that nobody uses it on; see expire
-	kept     map[string]*kept // by name
-	complete []string         // names of what is complete, the oldest first
+	users     int
+	lasting   int              // of them, for as long as somebody wants
+	abandoned int              // of those, what is unfinished and no stream brings: the helper may give way
+	used      time.Time        // by the last of them, or when something was abandoned
+	timer     *time.Timer      // runs from the first time that nobody uses it on; see expire
+	kept      map[string]*kept // by name
+	complete  []string         // names of what is complete, the oldest first
 }
 
 // run starts a helper when those are gone that gave way, and clears up after it.

@@ -111,7 +111,8 @@ type noRoom struct {
 }
 
 // roomLocked tells whether there may be one more helper in a set, and which one gives way to it: of those that nobody
-// uses the one that was used the longest time ago. Nil gives way to none.
+// uses the one that was used the longest time ago; if there is none, likewise of those that only have what is
+// unfinished and no stream brings. Nil gives way to none.
 func (p *Pool) roomLocked(s *Set) (victim *helper, limit *noRoom) {
 	var own map[*helper]struct{}
 	if g := p.groups[s.principal]; g != nil {
@@ -134,10 +135,14 @@ func (p *Pool) roomLocked(s *Set) (victim *helper, limit *noRoom) {
 	}
 	limit.hopeless = true
 	for h := range from {
-		if h.users == 0 && (victim == nil || h.used.Before(victim.used)) {
+		switch {
+		case h.users > h.abandoned:
+		case victim == nil, h.abandoned == 0 && victim.abandoned > 0:
+			victim = h
+		case (h.abandoned == 0) == (victim.abandoned == 0) && h.used.Before(victim.used):
 			victim = h
 		}
-		limit.hopeless = limit.hopeless && h.lasting > 0
+		limit.hopeless = limit.hopeless && h.lasting > h.abandoned
 	}
 	if victim != nil {
 		return victim, nil
