@@ -175,6 +175,7 @@ class Owner:
         if self.stdin.ended:
             raise errors.UsageError("stdin was closed before")
         if self.stdin.discarded or self._log.closed:
+            self.stdin.refused = True
             raise errors.StdinClosedError(
                 "FAILED_PRECONDITION", f"process {self.process_id} takes no more input"
             )

@@ -410,13 +410,14 @@ class _Feeder:
     def stop(self) -> None:
         """Ends the feeding. A read that is going on is left alone; its result is dropped."""
         self._stopped.set()
-        if isinstance(self._input, bytes):
+        if isinstance(self._input, (bytes, bytearray, memoryview)):
             self._thread.join()
 
 
 def _pieces(input: Input, stopped: Callable[[], bool]) -> Iterator[bytes]:
     if isinstance(input, (bytes, bytearray, memoryview)):
-        yield bytes(input)
+        if len(input):  # that there is none is said also when the process is over
+            yield bytes(input)
         return
     # What there is, and not only when a buffer is full.
     read = getattr(input, "read1", None) or getattr(input, "read", None)

@@ -23,6 +23,8 @@ class StdinBuffer:
         self.terminal = False
         #: Whether the process takes no more.
         self.discarded = False
+        #: Whether input was refused because of that: it is not known how much there was.
+        self.refused = False
         #: Whether all input is here.
         self.ended = False
         # What was not accepted, oldest first: the offset of each block and its bytes.
@@ -62,7 +64,7 @@ class StdinBuffer:
     @property
     def short(self) -> bool:
         """Whether the input has ended before what was accepted of an earlier one."""
-        return self.ended and not self.discarded and self._read < self._accepted
+        return self.ended and not self.refused and self._read < self._accepted
 
     def add(self, data: bytes) -> None:
         """Adds input, for which there is room."""

@@ -179,6 +179,19 @@ class Run(TestCase):
         with self.assertRaisesRegex(execwire.UsageError, "ended before"):
             client.run(["sh", "-c", "cat; echo $$"], input=b"", process_id="again")
 
+    def test_a_shorter_input_is_noticed_after_the_process_was_followed_to_its_end(self) -> None:
+        argv = ["sh", "-c", "cat"]
+        client.run(argv, input=b"x\n", process_id="shorter")
+        with client.start(argv, stdin=True, process_id="shorter") as process:
+            process.wait()
+            with self.assertRaisesRegex(execwire.UsageError, "ended before"):
+                process.close_stdin()
+        with client.start(argv, stdin=True, process_id="shorter") as process:
+            process.wait()
+            with self.assertRaises(execwire.StdinClosedError):
+                process.write(b"x\n")
+            process.close_stdin()  # nobody knows whether it was shorter
+
 
 class Handle(TestCase):
     def test_events_come_in_order_and_end_with_closed(self) -> None:
