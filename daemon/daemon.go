@@ -77,6 +77,7 @@ type Daemon struct {
 	server     *server.Server
 	channel    *inproc.Channel
 	clients    *clients
+	reserve    ProcessReserve
 
 	// Each does its part of closing once.
 	processesEnded func() error
@@ -129,9 +130,10 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		return nil, err
 	}
 	syslimit.MakeThreads(serverThreads)
+	reserve := reserveProcesses(cfg, syslimit.System{}, cgroups)
 	supervisor := process.NewSupervisor(process.Config{
 		Cgroups:         cgroups,
-		UserProcesses:   reserveProcesses(cfg, syslimit.System{}, cgroups),
+		UserProcesses:   reserve.UserProcesses,
 		OOMScoreAdjust:  int(cfg.OOMScoreAdjust),
 		AdoptOrphans:    opts.AdoptOrphans,
 		StdinQueueBytes: int(cfg.StdinQueue),
@@ -182,7 +184,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	)
 	srv.Register(channel)
 	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, requests: requests, sandboxes: sandboxes, server: srv, channel: channel, clients: clients,
-		confined: confinedPeers(supervisor)}
+		confined: confinedPeers(supervisor), reserve: reserve}
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	return d, nil

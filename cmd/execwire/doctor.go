@@ -48,6 +48,12 @@ The checks, by their names:
                   loopback_users names; not if that is any
   descriptors     how many files the server may have open (only of this machine)
   watches         how many directories may be watched (only of this machine)
+  process-limit   whether processes leave the server what it needs of the processes
+                  and threads that there may be (only of this machine)
+  memory-limit    how much memory there is for the server and its processes, and
+                  what is kept of output (only of this machine)
+  oom-score       whether processes are killed before the server when there is no
+                  memory left (only of this machine)
 
 With --json every check is an object on a line of its own: check, works, detail, and
 fix, which says what to do.
@@ -111,9 +117,13 @@ const (
 	checkLoopbackUsers = "loopback-users"
 	checkDescriptors   = "descriptors"
 	checkWatches       = "watches"
+	checkProcessLimit  = "process-limit"
+	checkMemoryLimit   = "memory-limit"
+	checkOOMScore      = "oom-score"
 )
 
-var checkNames = []string{checkSandbox, checkBubblewrap, checkLandlock, checkRequired, checkControlGroups, checkGuardian, checkLoopbackUsers, checkDescriptors, checkWatches}
+var checkNames = []string{checkSandbox, checkBubblewrap, checkLandlock, checkRequired, checkControlGroups, checkGuardian, checkLoopbackUsers, checkDescriptors, checkWatches,
+	checkProcessLimit, checkMemoryLimit, checkOOMScore}
 
 // examine makes the checks, of a server or of this machine.
 func examine(ctx context.Context, flags doctorFlags) ([]check, error) {
@@ -166,7 +176,7 @@ func examineHere(ctx context.Context, file string) ([]check, error) {
 		i := slices.IndexFunc(checks, func(c check) bool { return c.Check == checkRequired })
 		checks[i] = check{Check: checkRequired, Detail: unmet.Problem, Fix: "a server with these settings does not start: mend a sandbox, or require less"}
 	}
-	return append(checks, here.descriptors(), here.watches()), nil
+	return append(checks, here.descriptors(), here.watches(), processLimit(d.ProcessReserve()), here.memory(cfg), oomScore(cfg)), nil
 }
 
 // checksOf are the checks that a server answers. What to do is found out from the
