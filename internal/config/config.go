@@ -94,9 +94,9 @@ type Config struct {
 	// Sessions bounds the sessions of a principal.
 	Sessions Count `name:"sessions_per_principal" default:"1000" unit:"sessions" min:"1" max:"1000000" help:"Leased sessions of one principal."`
 	// SessionsTotal bounds the sessions of all principals.
-	SessionsTotal Count `name:"sessions_total" default:"10000" unit:"sessions" min:"1" max:"10000000" help:"Leased sessions of all principals together."`
+	SessionsTotal Count `name:"sessions_total" default:"10000" unit:"sessions" min:"1" max:"10000000" help:"Leased sessions of all principals together. Of an eighth of them a principal gets one only while it has none, or no more than a 64th."`
 	// RetainedTotal bounds what is kept of all processes.
-	RetainedTotal Bytes `name:"retained_output_bytes_total" default:"0" unit:"bytes" min:"0" max:"1024GiB" help:"Output kept of all processes of the server. 0 is a quarter of the memory that the server may have, by its control groups and of the machine, and 2GiB at most. A process that has not closed counts as much as may be kept of it; records of closed ones that nobody owns give way to new processes, first those whose exit was seen, oldest first."`
+	RetainedTotal Bytes `name:"retained_output_bytes_total" default:"0" unit:"bytes" min:"0" max:"1024GiB" help:"Output kept of all processes of the server. 0 is a quarter of the memory that the server may have, by its control groups and of the machine, and 2GiB at most. A process that has not closed counts as much as may be kept of it; records of closed ones that nobody owns give way to new processes, first those whose exit was seen, oldest first. Of an eighth of it a principal gets something only while it has nothing else, or no more than a 64th, so that no principal keeps another from starting a process."`
 	// Spool bounds what is spooled for a session.
 	Spool Bytes `name:"spool_bytes" default:"256MiB" unit:"bytes" min:"1MiB" max:"1024GiB" help:"Output that is spooled to a file for one session while nobody is attached to it."`
 	// SpoolDirectory is where that file is.

@@ -207,7 +207,7 @@ func (r *Registry) toAttach(principal, id string) (*Session, error) {
 	if most := r.cfg.SessionsPerPrincipal; most > 0 && r.counts[principal] >= most {
 		return nil, &Error{Kind: TooManySessions, Subject: principal, Limit: int64(most)}
 	}
-	if most := r.cfg.SessionsTotal; most > 0 && len(r.leased) >= most {
+	if most := r.cfg.SessionsTotal; most > 0 && int64(len(r.leased)) >= available(int64(most), int64(r.counts[principal]), 1) {
 		return nil, &Error{Kind: TooManySessionsInAll, Limit: int64(most)}
 	}
 	r.leased[s.id] = s

@@ -16,7 +16,11 @@ import (
 //
 // When there is no room for a new process, records of those that are at rest give
 // way: first those whose exit was seen, then the others, each the ones that have been
-// at rest longest. Its lock is below those of sessions.
+// at rest longest.
+//
+// No principal locks out the others: of an eighth of the total a principal gets
+// something only while it holds nothing that does not give way, or stays within a 64th.
+// Its lock is below those of sessions.
 type budget struct {
 	most int64 // 0: no limit
 
@@ -25,17 +29,26 @@ type budget struct {
 	seen      *list.List // guarded by mu; of *Process, those at rest whose exit was seen, oldest first
 	unseen    *list.List // guarded by mu; the other ones at rest
 	evictable int64      // guarded by mu; what both are charged
+
+	held map[string]int64 // guarded by mu; by principal, what does not give way
 }
+
+// Parts of a total, as divisors.
+const (
+	reservedShare = 8  // what is only for principals that hold little
+	littleShare   = 64 // what little is
+)
 
 // charge is the part of one process.
 type charge struct {
 	bytes   int64         // guarded by budget.mu
+	owner   string        // the principal
 	list    *list.List    // guarded by budget.mu; budget.seen, budget.unseen, or nil: not at rest
 	element *list.Element // guarded by budget.mu; in list
 }
 
 func newBudget(most int64) *budget {
-	return &budget{most: most, seen: list.New(), unseen: list.New()}
+	return &budget{most: most, seen: list.New(), unseen: list.New(), held: make(map[string]int64)}
 }
 
 // reserved is what a process is charged until it has closed.
@@ -71,7 +84,7 @@ func described(spec *process.Spec) int64 {
 func (b *budget) reserve(p *Process, bytes int64) (victims []eviction, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.most > 0 && b.charged-b.evictable+bytes > b.most {
+	if b.most > 0 && b.charged-b.evictable+bytes > available(b.most, b.held[p.charge.owner], bytes) {
 		return nil, false
 	}
 	for b.most > 0 && b.charged+bytes > b.most {
@@ -82,13 +95,32 @@ func (b *budget) reserve(p *Process, bytes int64) (victims []eviction, ok bool) 
 		v := eviction{process: first.Value.(*Process)}
 		v.bytes = v.process.charge.bytes
 		b.take(v.process)
+		b.hold(v.process, -v.bytes)
 		b.charged -= v.bytes
 		v.process.charge.bytes = 0
 		victims = append(victims, v)
 	}
 	b.charged += bytes
+	b.hold(p, bytes)
 	p.charge.bytes = bytes
 	return victims, true
+}
+
+// available returns what of a total all principals may have together if one of
+// them, which holds something already, gets more of it.
+func available(total, held, more int64) int64 {
+	if held == 0 || held+more <= total/littleShare {
+		return total
+	}
+	return total - total/reservedShare
+}
+
+// hold counts more that does not give way, or less, for the principal of a process.
+// mu is held.
+func (b *budget) hold(p *Process, more int64) {
+	if b.held[p.charge.owner] += more; b.held[p.charge.owner] == 0 {
+		delete(b.held, p.charge.owner)
+	}
 }
 
 // eviction is a process whose record has to go, and what it was charged.
@@ -107,6 +139,8 @@ func (b *budget) resize(p *Process, bytes int64) {
 	b.charged += bytes - p.charge.bytes
 	if p.charge.list != nil {
 		b.evictable += bytes - p.charge.bytes
+	} else {
+		b.hold(p, bytes-p.charge.bytes)
 	}
 	p.charge.bytes = bytes
 }
@@ -126,6 +160,7 @@ func (b *budget) rest(p *Process, seen bool) {
 	b.take(p)
 	p.charge.list, p.charge.element = to, to.PushBack(p)
 	b.evictable += p.charge.bytes
+	b.hold(p, -p.charge.bytes)
 }
 
 // rouse ends that.
@@ -141,6 +176,7 @@ func (b *budget) take(p *Process) {
 		p.charge.list.Remove(p.charge.element)
 		p.charge.list, p.charge.element = nil, nil
 		b.evictable -= p.charge.bytes
+		b.hold(p, p.charge.bytes)
 	}
 }
 
@@ -149,6 +185,7 @@ func (b *budget) take(p *Process) {
 // which is kind [RetainedOutputFull]. It costs as much as what it removes. No
 // session's lock is held.
 func (r *Registry) makeRoom(p *Process, bytes int64) error {
+	p.charge.owner = p.session.principal
 	victims, ok := r.budget.reserve(p, bytes)
 	if !ok {
 		return &Error{Kind: RetainedOutputFull, Limit: r.cfg.RetainedTotal}

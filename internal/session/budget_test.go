@@ -96,3 +96,38 @@ func TestLabelsAreCharged(t *testing.T) {
 		t.Errorf("a label is charged with %d bytes", more)
 	}
 }
+
+// A principal that takes all it can get does not keep another one, which has little,
+// from starting a process, and what it gave back counts no more.
+func TestBudget_FullOfOnePrincipal_HasSpaceForOthers(t *testing.T) {
+	const each = 10
+	b := newBudget(64 * each)
+	var heavy []*Process
+	for {
+		p := &Process{charge: charge{owner: "heavy"}}
+		if _, ok := b.reserve(p, each); !ok {
+			break
+		}
+		heavy = append(heavy, p)
+	}
+	if len(heavy) != 56 {
+		t.Errorf("one principal has %d processes", len(heavy))
+	}
+	for _, owner := range []string{"a", "b"} {
+		if _, ok := b.reserve(&Process{charge: charge{owner: owner}}, each); !ok {
+			t.Errorf("%s cannot start a process", owner)
+		}
+		if _, ok := b.reserve(&Process{charge: charge{owner: owner}}, each); ok {
+			t.Errorf("%s has more than little of what is reserved", owner)
+		}
+	}
+	for _, p := range heavy {
+		b.rest(p, true)
+		b.rouse(p)
+		b.resize(p, 5)
+		b.resize(p, 0)
+	}
+	if b.charged != 2*each || len(b.held) != 2 || b.held["a"] != each {
+		t.Errorf("%d bytes are charged, by principal %v", b.charged, b.held)
+	}
+}

@@ -306,3 +306,37 @@ func TestBudgetCountsWhatRecordsCost(t *testing.T) {
 		}
 	}
 }
+
+// A principal that starts all the processes it can does not keep another one from
+// starting one.
+func TestRetainedTotal_FullOfOnePrincipal_HasSpaceForAnother(t *testing.T) {
+	f := newFixture(t, session.Config{RetainedTotal: 17 * charged, ClosedRetention: time.Hour})
+	for i := 0; ; i++ {
+		if _, _, err := f.Start(f.ctx, fmt.Sprint(i), session.Digest{1}, spec("/bin/cat")); err != nil {
+			wantLimit(t, err, session.RetainedOutputFull, 17*charged)
+			break
+		}
+	}
+	neighbour, err := f.registry.Open("neighbour", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := neighbour.Start(f.ctx, "p", session.Digest{1}, spec("/bin/cat")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A principal that has all the sessions it can get does not keep another one from
+// getting one.
+func TestSessionsTotal_FullOfOnePrincipal_HasSpaceForAnother(t *testing.T) {
+	f := newFixture(t, session.Config{SessionsTotal: 16})
+	for {
+		if _, err := f.registry.Attach(f.ctx, "heavy", session.AttachRequest{}); err != nil {
+			wantLimit(t, err, session.TooManySessionsInAll, 16)
+			break
+		}
+	}
+	if _, err := f.registry.Attach(f.ctx, "neighbour", session.AttachRequest{}); err != nil {
+		t.Error(err)
+	}
+}
