@@ -143,8 +143,9 @@ func (h *Hub) begin() error {
 	return h.registry.clean(ctx)
 }
 
-// presenceTimeout bounds what is asked of the presence.
-const presenceTimeout = 10 * time.Second
+// presenceTimeout bounds what is asked of the presence. It leaves time to answer
+// that it did not, within the time that servers of HTTP give for an answer.
+const presenceTimeout = 5 * time.Second
 
 var errPresenceSlow = errors.New("the presence of executors did not answer in time")
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -39,6 +40,18 @@ type Record struct {
 // ErrChanged means that somebody else has changed the record meanwhile.
 var ErrChanged = errors.New("the record was changed meanwhile")
 
+// UnavailableError is a presence that does not keep records now, and will again.
+type UnavailableError struct {
+	Err error // why
+}
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("the presence of executors is not available: %v", e.Err)
+}
+
+// Unwrap returns why.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
 // Change is a record as it is from a revision on.
 type Change struct {
 	Record   Record // has Executor alone if it is deleted
@@ -65,6 +78,9 @@ type Presence interface {
 	// returns when ctx ends, or when it cannot go on, with why. Calls are made one
 	// at a time; Watch may hold locks of the presence meanwhile.
 	Watch(ctx context.Context, change func(Change), current func()) error
+	// Ready returns why records cannot be kept now, an [*UnavailableError], or nil. It
+	// does not block.
+	Ready() error
 	// Close gives up what it holds. Nothing is called after it.
 	Close() error
 }
@@ -144,6 +160,9 @@ func (m *Memory) report(c Change) {
 		(*change)(c)
 	}
 }
+
+// Ready implements [Presence]. Memory is always.
+func (m *Memory) Ready() error { return nil }
 
 // Close implements [Presence].
 func (m *Memory) Close() error { return nil }

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,25 +14,26 @@ import (
 
 // Codes of refusals, as clients are told them.
 const (
-	codeUnauthorized       = "unauthorized"
-	codeForbidden          = "forbidden"
-	codeOriginRefused      = "origin_refused"
-	codeTooManyAttempts    = "too_many_attempts"
-	codeInvalidExecutorID  = "invalid_executor_id"
-	codeInvalidHeader      = "invalid_header"
-	codeInvalidRole        = "invalid_role"
-	codeUnsupportedProfile = "unsupported_security_profile"
-	codeNotWebsocket       = "not_a_websocket"
-	codeExecutorNotFound   = "executor_not_found"
-	codeExecutorOffline    = "executor_offline"
-	codeEnvironmentOffline = "environment_offline"
-	codeExecutorElsewhere  = "executor_elsewhere"
-	codeSuperseded         = "registration_superseded"
-	codeConnectionLimit    = "connection_limit"
-	codeExecutorLimit      = "executor_limit"
-	codeShuttingDown       = "shutting_down"
-	codeInternal           = "internal"
-	codeNotFound           = "not_found"
+	codeUnauthorized        = "unauthorized"
+	codeForbidden           = "forbidden"
+	codeOriginRefused       = "origin_refused"
+	codeTooManyAttempts     = "too_many_attempts"
+	codeInvalidExecutorID   = "invalid_executor_id"
+	codeInvalidHeader       = "invalid_header"
+	codeInvalidRole         = "invalid_role"
+	codeUnsupportedProfile  = "unsupported_security_profile"
+	codeNotWebsocket        = "not_a_websocket"
+	codeExecutorNotFound    = "executor_not_found"
+	codeExecutorOffline     = "executor_offline"
+	codeEnvironmentOffline  = "environment_offline"
+	codeExecutorElsewhere   = "executor_elsewhere"
+	codeSuperseded          = "registration_superseded"
+	codeConnectionLimit     = "connection_limit"
+	codeExecutorLimit       = "executor_limit"
+	codeShuttingDown        = "shutting_down"
+	codePresenceUnavailable = "presence_unavailable"
+	codeInternal            = "internal"
+	codeNotFound            = "not_found"
 )
 
 // Refusal is why a request is refused, as its client is told: in JSON,
@@ -65,11 +67,18 @@ func limitReached(code, limit string, most int, retry time.Duration) *Refusal {
 		Message: fmt.Sprintf("there are as many as %s allows, %d: try again when there are fewer, or raise it", limit, most)}
 }
 
+// presenceRetry is when it is worth asking a presence again that is not available.
+const presenceRetry = 2 * time.Second
+
 // refusalOf returns what a client is told of err. It does not say more about
 // authentication than what kind of credential was wrong.
 func refusalOf(err error) *Refusal {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r
+	}
+	if _, ok := errors.AsType[*UnavailableError](err); ok || errors.Is(err, errPresenceSlow) || errors.Is(err, context.DeadlineExceeded) {
+		return &Refusal{Status: http.StatusServiceUnavailable, Code: codePresenceUnavailable, RetryAfter: presenceRetry,
+			Message: "the hub cannot keep which executors there are at this moment, its log says why: try again"}
 	}
 	a, ok := errors.AsType[*auth.Error](err)
 	if !ok {

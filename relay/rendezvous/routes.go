@@ -28,7 +28,9 @@ func (h *Hub) newRoutes() *http.ServeMux {
 	routes.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	routes.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if h.over.Err() != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
+			shuttingDown().answer(w)
+		} else if err := h.config.Presence.Ready(); err != nil {
+			refusalOf(err).answer(w)
 		}
 	})
 	routes.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +68,7 @@ func (h *Hub) answering(answer func(r *http.Request) (any, error)) http.HandlerF
 // refused answers with why, and has the log say so.
 func (h *Hub) refused(r *http.Request, id string, err error, w http.ResponseWriter) {
 	refusal := refusalOf(err)
-	if refusal.Code == codeInternal && h.over.Err() != nil {
+	if (refusal.Code == codeInternal || refusal.Code == codePresenceUnavailable) && h.over.Err() != nil {
 		refusal = shuttingDown() // what it asked is closed, or was not waited for
 	}
 	h.logger.LogAttrs(r.Context(), refusalLevel(refusal), "a request was refused", logID(id), logString("peer", r.RemoteAddr),
@@ -189,6 +191,11 @@ func mayConnect(member auth.Member, id string) error {
 // any moment.
 func (h *Hub) find(ctx context.Context, id string) (Record, error) {
 	record, revision, err := h.config.Presence.Get(ctx, id)
+	if x := h.look(id); err != nil && x != nil {
+		if connected, _ := x.isConnected(); connected {
+			return Record{Executor: id, Node: h.config.Node}, nil
+		}
+	}
 	switch {
 	case err != nil:
 		return Record{}, err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -55,11 +56,17 @@ type Cluster struct {
 // NATS is a [rendezvous.Presence] in an embedded NATS server. Methods may be
 // called concurrently.
 type NATS struct {
-	server  *server.Server
-	conn    *nats.Conn
-	bucket  jetstream.KeyValue
-	scratch string   // removed in the end; empty if there is nothing to remove
-	lock    *os.File // the directory, which is locked as long as this is open
+	server         *server.Server
+	conn           *nats.Conn
+	bucket         jetstream.KeyValue
+	stream         jetstream.JetStream
+	config         Options
+	health         *health
+	end            context.CancelCauseFunc // of the guard; nil if there is none
+	guarding       sync.WaitGroup
+	storeDirectory string
+	scratch        string   // removed in the end; empty if there is nothing to remove
+	lock           *os.File // the directory, which is locked as long as this is open
 }
 
 var _ rendezvous.Presence = (*NATS)(nil)
@@ -74,7 +81,7 @@ var ErrStart = errors.New("the embedded NATS server is not ready: in a cluster i
 func Open(ctx context.Context, o Options) (_ *NATS, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, ErrStart)
 	defer cancel()
-	n := &NATS{}
+	n := &NATS{config: o, health: newHealth()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("failed to open the presence of executors: %w", err), n.Close())
@@ -94,12 +101,16 @@ func Open(ctx context.Context, o Options) (_ *NATS, err error) {
 	if n.conn, err = nats.Connect("", nats.InProcessServer(n.server), nats.UserInfo(settings.Username, settings.Password), nats.MaxReconnects(-1)); err != nil {
 		return nil, err
 	}
-	stream, err := jetstream.New(n.conn)
-	if err != nil {
+	if n.stream, err = jetstream.New(n.conn); err != nil {
 		return nil, err
 	}
-	n.bucket, err = openBucket(ctx, stream, bucketOf(o))
-	return n, err
+	if n.bucket, err = openBucket(ctx, n.stream, bucketOf(o)); err != nil {
+		return nil, err
+	}
+	guarding, end := context.WithCancelCause(context.Background())
+	n.end = end
+	n.guarding.Go(func() { n.guard(guarding) })
+	return n, nil
 }
 
 // untilEnd is how long ctx lives.
@@ -113,6 +124,7 @@ func (n *NATS) settings(o Options) (*server.Options, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.storeDirectory = directory
 	if o.Node == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -121,7 +133,7 @@ func (n *NATS) settings(o Options) (*server.Options, error) {
 		o.Node = name
 	}
 	settings := &server.Options{
-		ServerName: o.Node, DontListen: true, JetStream: true, StoreDir: directory,
+		ServerName: o.Node, DontListen: true, JetStream: true, StoreDir: directory, JetStreamMaxStore: maxStore,
 		NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
 	}
 	if o.Cluster != nil {
@@ -150,6 +162,8 @@ const (
 	answerTimeout = 3 * time.Second
 )
 
+var errClosed = errors.New("the presence of executors is closed")
+
 var errNoAnswer = errors.New("no node has answered")
 
 // openBucket tries until it is there: a cluster elects who decides first.
@@ -177,11 +191,14 @@ func tryBucket(ctx context.Context, stream jetstream.JetStream, config jetstream
 
 // Get implements [rendezvous.Presence].
 func (n *NATS) Get(ctx context.Context, executor string) (rendezvous.Record, uint64, error) {
-	entry, err := n.bucket.Get(ctx, executor)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return rendezvous.Record{}, 0, nil
-	}
-	if err != nil {
+	var entry jetstream.KeyValueEntry
+	err := n.ask(ctx, func(ctx context.Context) (err error) {
+		if entry, err = n.bucket.Get(ctx, executor); errors.Is(err, jetstream.ErrKeyNotFound) {
+			entry, err = nil, nil
+		}
+		return err
+	})
+	if err != nil || entry == nil {
 		return rendezvous.Record{}, 0, err
 	}
 	record, err := decode(entry)
@@ -202,17 +219,22 @@ func (n *NATS) Put(ctx context.Context, record rendezvous.Record, revision uint6
 		return 0, err
 	}
 	var kept uint64
-	if revision == 0 {
-		kept, err = n.bucket.Create(ctx, record.Executor, text)
-	} else {
-		kept, err = n.bucket.Update(ctx, record.Executor, text, revision)
-	}
-	return kept, changed(err)
+	err = n.write(ctx, func(ctx context.Context) (err error) {
+		if revision == 0 {
+			kept, err = n.bucket.Create(ctx, record.Executor, text)
+		} else {
+			kept, err = n.bucket.Update(ctx, record.Executor, text, revision)
+		}
+		return changed(err)
+	})
+	return kept, err
 }
 
 // Delete implements [rendezvous.Presence].
 func (n *NATS) Delete(ctx context.Context, executor string, revision uint64) error {
-	return changed(n.bucket.Purge(ctx, executor, jetstream.LastRevision(revision), jetstream.PurgeTTL(markerLifetime)))
+	return n.write(ctx, func(ctx context.Context) error {
+		return changed(n.bucket.Purge(ctx, executor, jetstream.LastRevision(revision), jetstream.PurgeTTL(markerLifetime)))
+	})
 }
 
 // changed returns err as [rendezvous.ErrChanged] if that is what it means.
@@ -227,6 +249,7 @@ func changed(err error) error {
 
 // Watch implements [rendezvous.Presence].
 func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), current func()) error {
+	restarted, _ := n.health.get()
 	watch, err := n.bucket.WatchAll(ctx)
 	if err != nil {
 		return err
@@ -240,6 +263,7 @@ func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), curren
 				return errWatchEnded
 			case entry == nil:
 				current()
+			case entry.Key() == probeKey:
 			case entry.Operation() != jetstream.KeyValuePut:
 				change(rendezvous.Change{Record: rendezvous.Record{Executor: entry.Key()}, Revision: entry.Revision(), Deleted: true})
 			default:
@@ -249,6 +273,8 @@ func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), curren
 				}
 				change(rendezvous.Change{Record: record, Revision: entry.Revision()})
 			}
+		case <-restarted:
+			return errWatchEnded
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -259,6 +285,10 @@ var errWatchEnded = errors.New("the embedded NATS server has ended the watch")
 
 // Close stops the server and waits for it.
 func (n *NATS) Close() error {
+	if n.end != nil {
+		n.end(errClosed)
+		n.guarding.Wait()
+	}
 	if n.conn != nil {
 		n.conn.Close()
 	}
