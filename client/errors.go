@@ -151,6 +151,10 @@ func fromStatus(st *status.Status) *Error {
 // ErrLost is what errors.Is finds in every [*LostError].
 var ErrLost = errors.New("the process was lost")
 
+// ErrRestarted is what errors.Is finds in a [*LostError] and a [*SessionLostError] when
+// the server was restarted, which ended the process or session.
+var ErrRestarted = errors.New("the server was restarted")
+
 // LostError says that the connection was lost and what became of the process
 // cannot be learned any more. Everything up to LastSeq was written.
 type LostError struct {
@@ -166,11 +170,17 @@ type LostError struct {
 	LastSeq uint64
 	// Lost is how long ago the connection was lost.
 	Lost time.Duration
+	// Restarted is whether another run of the server answered than the one that had the
+	// process: its processes have ended with it.
+	Restarted bool
 	// Err is what the last attempt failed with.
 	Err error
 }
 
 func (e *LostError) Error() string {
+	if e.Restarted {
+		return fmt.Sprintf("the server was restarted; the process %s ended with it", e.ProcessID)
+	}
 	state := "it was running"
 	switch {
 	case e.Exit != nil:
@@ -182,8 +192,10 @@ func (e *LostError) Error() string {
 		e.ProcessID, state, e.Lost.Round(100*time.Millisecond), e.Err)
 }
 
-// Is reports whether target is ErrLost.
-func (e *LostError) Is(target error) bool { return target == ErrLost }
+// Is reports whether target is ErrLost, or ErrRestarted if that is why.
+func (e *LostError) Is(target error) bool {
+	return target == ErrLost || e.Restarted && target == ErrRestarted
+}
 
 func (e *LostError) Unwrap() error { return e.Err }
 

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/execwire/execwire/client/execserver"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/backoff"
 )
@@ -36,6 +37,8 @@ type link struct {
 	sentAt time.Time
 	// started is whether the server said that the process runs.
 	started bool
+	// instance is the run of the server that has said so, empty if it did not tell.
+	instance string
 	// lostAt is when the connection was lost, and lost why the last attempt
 	// failed; zero while there is one.
 	lostAt time.Time
@@ -128,6 +131,21 @@ func (r *run) repeatIsLate() bool {
 	return !r.link.started && !r.found && r.link.sent() && time.Since(r.link.sentAt) > repeatWithin
 }
 
+// isRestarted reports whether err is the answer of another run of the server than the
+// one with the instance id; an empty one is not known.
+func isRestarted(instance string, err error) bool {
+	var ended *execserver.LostError
+	if errors.As(err, &ended) {
+		return ended.Restarted
+	}
+	var e *Error
+	if instance == "" || !errors.As(err, &e) {
+		return false
+	}
+	answered := e.Metadata["instance_id"]
+	return answered != "" && answered != instance
+}
+
 func (l *link) sent() bool { return !l.sentAt.IsZero() }
 
 // lose notes that the connection is lost, and reports it if that is news.
@@ -176,6 +194,7 @@ func (r *run) lostError(err error) *LostError {
 		Exit:      r.events.exit,
 		LastSeq:   r.events.last,
 		Lost:      lost,
+		Restarted: isRestarted(r.link.instance, err),
 		Err:       err,
 	}
 }

@@ -44,6 +44,7 @@ func (r *run) attempt(ctx context.Context) error {
 	if r.found {
 		r.events.meet(started.GetProcess())
 	}
+	r.link.instance = started.GetInstanceId()
 	r.regain(started.GetProcess())
 
 	var sender sync.WaitGroup
@@ -104,6 +105,8 @@ func (r *run) opening() *execwirev1.RunProcessRequest {
 			ProcessId: r.start.GetProcess().GetProcessId(),
 			AfterSeq:  r.resumeAfter(),
 			Grace:     r.start.GetGrace(),
+
+			InstanceId: r.link.instance,
 		},
 	}}
 }

@@ -25,8 +25,10 @@ type sessionLink struct {
 	// lostAt is when the connection was lost; zero while there is one.
 	lostAt time.Time
 	// odd counts failures without news in between.
-	odd     int
-	backoff backoff.Backoff
+	odd int
+	// instance is the run of the server that has the session, empty if it did not tell.
+	instance string
+	backoff  backoff.Backoff
 }
 
 // SessionLostError says that the connection was lost and the session could not
@@ -36,15 +38,24 @@ type SessionLostError struct {
 	SessionID string
 	// Lost is how long ago the connection was lost.
 	Lost time.Duration
+	// Restarted is whether another run of the server answered than the one that had the
+	// session: it has ended with its processes.
+	Restarted bool
 	// Err is what the last attempt failed with.
 	Err error
 }
 
 func (e *SessionLostError) Error() string {
+	if e.Restarted {
+		return fmt.Sprintf("the server was restarted; the session %s and its processes ended with it", e.SessionID)
+	}
 	return fmt.Sprintf("failed to attach session %s again for %s: %v", e.SessionID, e.Lost.Round(100*time.Millisecond), e.Err)
 }
 
 func (e *SessionLostError) Unwrap() error { return e.Err }
+
+// Is reports whether target is ErrRestarted and that is why.
+func (e *SessionLostError) Is(target error) bool { return e.Restarted && target == ErrRestarted }
 
 // follow attaches, one stream after the other, until the Session ends.
 func (s *Session) follow(ctx context.Context) {
@@ -113,6 +124,7 @@ func (s *Session) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.link.instance = attached.GetInstanceId()
 	s.regain(attached)
 	var sender sync.WaitGroup
 	sender.Go(func() { s.send(ctx, stream) })
@@ -210,7 +222,7 @@ func (s *Session) lostError(err error) *SessionLostError {
 	if !s.link.lostAt.IsZero() {
 		lost = time.Since(s.link.lostAt)
 	}
-	return &SessionLostError{SessionID: s.ID(), Lost: lost, Err: err}
+	return &SessionLostError{SessionID: s.ID(), Lost: lost, Restarted: isRestarted(s.link.instance, err), Err: err}
 }
 
 // receive takes what the server says until the stream ends, which is never nil.

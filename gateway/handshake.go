@@ -25,6 +25,8 @@ type initializeResult struct {
 	SessionID       string           `json:"sessionId"`
 	ProtocolVersion string           `json:"protocolVersion"`
 	EnvironmentInfo *environmentInfo `json:"environmentInfo"`
+	// InstanceID is that of the core.
+	InstanceID string `json:"instanceId,omitempty"`
 	// Notifications are those of what the client asked for that will be sent,
 	// absent for a client that did not ask.
 	Notifications *[]string `json:"notifications,omitempty"`
@@ -53,6 +55,7 @@ func (c *connection) initialize(m jsonrpc.Message) []byte {
 	c.asksCore = isSet(params.CoreRequests)
 	return jsonrpc.AppendResult(nil, m.ID, initializeResult{
 		SessionID: c.session.id, ProtocolVersion: protocolVersion, EnvironmentInfo: c.environment,
+		InstanceID:    c.environment.native.GetInstanceId(),
 		Notifications: c.subscribe(params.Notifications), CoreRequests: c.asksCore, Acknowledgements: c.acknowledgements()})
 }
 

@@ -192,12 +192,16 @@ func (m *model) judgeInitialize(a *asked, f *frame) error {
 		SessionID       string
 		ProtocolVersion string
 		EnvironmentInfo json.RawMessage
+		InstanceID      string
 	}
 	if err := result(f, &answer); err != nil {
 		return err
 	}
 	if answer.SessionID == "" || a.resumeSession != "" && answer.SessionID != a.resumeSession {
 		return fmt.Errorf("the session should be %q", a.resumeSession)
+	}
+	if answer.InstanceID == "" {
+		return errors.New("it does not tell which run of the server it is")
 	}
 	m.session = answer.SessionID
 	return nil

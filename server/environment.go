@@ -56,6 +56,7 @@ func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.G
 		Sandboxes:          sandboxes,
 		RequiredSandbox:    s.server.cfg.RequiredSandbox,
 		LoopbackAnyUser:    s.server.cfg.LoopbackAnyUser,
+		InstanceId:         s.server.instance,
 	}, nil
 }
 

@@ -180,7 +180,7 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 	case errors.As(err, &processErr):
 		return s.fromProcess(processErr)
 	case errors.As(err, &sessionErr):
-		return fromSession(sessionErr)
+		return s.fromSession(sessionErr)
 	case errors.As(err, &fileErr):
 		return fromFiles(fileErr)
 	case errors.As(err, &handleErr):
@@ -232,12 +232,16 @@ func (s *Server) fromProcess(err *process.Error) error {
 	return failure(t.code, t.reason, metadata, valid(err.Error()), details...)
 }
 
-func fromSession(err *session.Error) error {
+func (s *Server) fromSession(err *session.Error) error {
 	t, ok := sessionErrors[err.Kind]
 	if !ok {
 		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
 	}
 	metadata := map[string]string{"subject": err.Subject}
+	switch err.Kind {
+	case session.ProcessNotFound, session.SessionNotFound:
+		metadata["instance_id"] = s.instance
+	}
 	var details []protoadapt.MessageV1
 	if detail := sessionDetail(err, metadata); detail != nil {
 		details = append(details, detail)

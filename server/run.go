@@ -64,6 +64,9 @@ func (s *processService) openRun(stream runStream, first *execwirev1.RunProcessR
 		}
 		return s.newRun(stream, owner, 0, !created)
 	case *execwirev1.RunProcessRequest_Resume:
+		if id := m.Resume.GetInstanceId(); id != "" && id != s.server.instance {
+			return nil, &session.Error{Kind: session.ProcessNotFound, Subject: m.Resume.GetProcessId()}
+		}
 		p, err := s.server.find(stream.Context(), m.Resume.GetSessionId(), m.Resume.GetProcessId())
 		if err != nil {
 			return nil, err
@@ -138,6 +141,7 @@ func (r *run) started(resumed bool) *execwirev1.RunProcessResponse {
 		StdinWindowBytes:   uint64(r.server.cfg.Limits.StdinQueue),
 		OutputWindowBytes:  uint64(output.WindowBytes),
 		OutputWindowEvents: uint64(output.RetainedEvents),
+		InstanceId:         r.server.instance,
 	}}}
 }
 

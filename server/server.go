@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -115,6 +116,7 @@ type Config struct {
 // concurrently.
 type Server struct {
 	cfg       Config
+	instance  string // which run of the server this is
 	uploads   *fsops.Uploads
 	watcher   *fsops.Watcher
 	watching  context.Context // until EndWatches
@@ -135,7 +137,7 @@ func New(cfg Config) *Server {
 		PerPrincipal: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle, Complete: cfg.Limits.AbandonedUploads,
 		MessageBytes: cfg.Limits.helperMessage(), Logger: cfg.Logger,
 	})
-	s := &Server{cfg: cfg, uploads: uploads, helpers: helpers, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{
+	s := &Server{cfg: cfg, instance: uuid.NewString(), uploads: uploads, helpers: helpers, watching: watching, endWatch: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{
 		Watches: cfg.Limits.Watches, AwaitedPaths: cfg.Limits.AwaitedPaths,
 		Directories: cfg.Limits.WatchedDirectories, PendingBytes: cfg.Limits.WatchPending,
 	})}

@@ -90,6 +90,7 @@ func (a *attachment) attached(principal string) *execwirev1.AttachSessionRespons
 		Resumed:            a.lease.Resumed(),
 		OutputWindowBytes:  uint64(a.server.cfg.Limits.window()),
 		OutputWindowEvents: uint64(a.server.cfg.Limits.RetainedEvents),
+		InstanceId:         a.server.instance,
 	}}}
 }
 

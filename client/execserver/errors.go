@@ -19,6 +19,9 @@ var ErrClosed = errors.New("the connection is closed")
 type LostError struct {
 	// Peer names the server.
 	Peer string
+	// Restarted is whether another run of the server answered than the one that had the
+	// session, which ended with it.
+	Restarted bool
 	// Err is why: what the last connection ended with, or what the server said to
 	// an attempt to resume the session.
 	Err error

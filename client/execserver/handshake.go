@@ -30,6 +30,8 @@ type peer struct {
 	uris bool
 	// name is how messages call it.
 	name string
+	// instance is which run of the server it is, empty if it did not tell.
+	instance string
 }
 
 // knowsWrites reports whether a write that is repeated is known by its id.
@@ -45,6 +47,7 @@ type initializeParams struct {
 type initializeResult struct {
 	SessionID        string          `param:"sessionId,optional,nullable"`
 	ProtocolVersion  string          `param:"protocolVersion,optional,nullable"`
+	InstanceID       string          `param:"instanceId,optional,nullable"`
 	EnvironmentInfo  json.RawMessage `param:"environmentInfo,optional"`
 	Acknowledgements *struct {
 		WindowBytes  uint64 `param:"windowBytes"`
@@ -90,7 +93,7 @@ func (l *link) shakeHands(ctx context.Context, resume string) error {
 		return protocolErrorf("it resumed the session %q instead of %q", result.SessionID, resume)
 	}
 	l.session = result.SessionID
-	l.peer = peer{environment: result.EnvironmentInfo, name: l.transport.Peer()}
+	l.peer = peer{environment: result.EnvironmentInfo, name: l.transport.Peer(), instance: result.InstanceID}
 	if string(l.peer.environment) == "null" {
 		l.peer.environment = nil
 	}

@@ -2,6 +2,7 @@ package execserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -51,7 +52,22 @@ func (c *Conn) noteLost(l *link, err error) {
 
 // lose ends the connection for good.
 func (c *Conn) lose(err error) {
-	c.cancel(&LostError{Peer: c.features().name, Err: err})
+	peer := c.features()
+	c.cancel(&LostError{Peer: peer.name, Restarted: isRestarted(peer.instance, err), Err: err})
+}
+
+// isRestarted reports whether err is the answer of another run of the server than the
+// one with the instance id; an empty one is not known.
+func isRestarted(instance string, err error) bool {
+	var answered *jsonrpc.Error
+	if instance == "" || !errors.As(err, &answered) {
+		return false
+	}
+	var data struct {
+		InstanceID string `json:"instance_id"`
+	}
+	raw, _ := answered.Data.(json.RawMessage)
+	return json.Unmarshal(raw, &data) == nil && data.InstanceID != "" && data.InstanceID != instance
 }
 
 // reconnect makes a new link, nil if there will be none.

@@ -22,24 +22,25 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	if err != nil {
 		return nil, c.explain(ctx, method, err)
 	}
-	return &clientStream{ClientStream: stream, conn: c, method: method}, nil
+	return &clientStream{ClientStream: stream, conn: c, ctx: ctx, method: method}, nil
 }
 
 // clientStream is a stream whose errors are explained.
 type clientStream struct {
 	grpc.ClientStream
 	conn   *Conn
+	ctx    context.Context // the caller's: that of the stream is done once the stream has ended
 	method string
 }
 
 // SendMsg implements grpc.ClientStream.
 func (s *clientStream) SendMsg(m any) error {
-	return s.conn.explain(s.Context(), s.method, s.ClientStream.SendMsg(m))
+	return s.conn.explain(s.ctx, s.method, s.ClientStream.SendMsg(m))
 }
 
 // RecvMsg implements grpc.ClientStream.
 func (s *clientStream) RecvMsg(m any) error {
-	return s.conn.explain(s.Context(), s.method, s.ClientStream.RecvMsg(m))
+	return s.conn.explain(s.ctx, s.method, s.ClientStream.RecvMsg(m))
 }
 
 // explain adds to an error what a status alone cannot say: that the connection is

@@ -86,7 +86,8 @@ takes. A remote server takes a program that stays stopped for lost, so give a
 Exit codes of run itself:
     2  the command line is wrong
   124  the process ran into --timeout or --no-output-timeout
-  125  run failed: no server, connection lost for good, bad directory
+  125  run failed: no server, connection lost for good, the server was restarted and
+       the process ended with it, bad directory
   126  the program cannot be executed
   127  the program was not found
   130  the user gave up

@@ -25,13 +25,27 @@ func explainRun(err error, flags runFlags) error {
 	case errors.As(err, &output) && errors.Is(err, syscall.EPIPE):
 		return &exitError{code: codeBrokenPipe}
 	case errors.As(err, &lost):
-		hint := "a longer --grace keeps processes through longer breaks"
-		if !lost.Started {
-			hint = "find out whether the command ran before you run it again"
-		}
-		return &exitError{code: codeFailed, err: fmt.Errorf("connection lost: %w", err), hint: hint}
+		return explainLost(lost, err)
 	}
 	return explainReason(err, flags)
+}
+
+// explainLost says why a process is lost, and what helps. A longer grace helps only where
+// the server has said that it had given the process up.
+func explainLost(lost *client.LostError, err error) error {
+	exit := &exitError{code: codeFailed, err: fmt.Errorf("connection lost: %w", err)}
+	switch reason := client.Reason(lost.Err); {
+	case lost.Restarted:
+		exit.err = err
+	case !lost.Started:
+		exit.hint = "find out whether the command ran before you run it again"
+	case reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND,
+		reason == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:
+		exit.hint = "a longer --grace keeps processes through longer breaks"
+	default:
+		exit.hint = "find out whether the server runs: a process ends with its server, or when it was without an owner for the grace"
+	}
+	return exit
 }
 
 func explainReason(err error, flags runFlags) error {

@@ -84,6 +84,8 @@ class Owner:
     ) -> None:
         named = start.process if start else resume
         assert named is not None
+        # The run of the server that has the process, once it has told.
+        self._instance_id = ""
         self.session_id, self.process_id = named.session_id, named.process_id
         #: Whether the process was there before.
         self.found = start is None
@@ -503,6 +505,7 @@ class Owner:
     def _regain(self, stream: _Stream, started: process_run_pb2.RunStarted) -> None:
         stream.started = True
         first = self.info is None
+        self._instance_id = started.instance_id
         if first and self.found:
             self.stdin.join(started.stdin_offset, started.process.has_terminal)
         elif first and started.resumed:
@@ -550,7 +553,10 @@ class Owner:
             if self.info is None and self._start is not None:
                 return process_run_pb2.RunProcessRequest(start=self._start)
             resume = process_run_pb2.RunResume(
-                session_id=self.session_id, process_id=self.process_id, after_seq=stream.after
+                session_id=self.session_id,
+                process_id=self.process_id,
+                after_seq=stream.after,
+                instance_id=self._instance_id,
             )
             holder = self._start or self._resume
             if holder is not None and holder.HasField("grace"):
@@ -619,7 +625,10 @@ class Owner:
 
     def _lost_error(self, cause: Optional[errors.Error]) -> errors.LostError:
         lost = 0.0 if self._lost_at is None else time.monotonic() - self._lost_at
-        return errors.LostError(
+        kind = errors.LostError
+        if errors.is_restarted(self._instance_id, cause):
+            kind = errors.RestartedError
+        return kind(
             self.process_id,
             self.info is not None or self.found,
             self._log.exit(),

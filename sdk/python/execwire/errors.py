@@ -246,8 +246,26 @@ class LostError(Error, ConnectionError):
             state = "it had exited"
         elif not started:
             state = "of which it is not known whether it ran"
-        super().__init__(f"failed to resume process {process_id}, {state}, for {lost:.1f} s: {cause}")
+        super().__init__(self._text(state, lost))
         self.__cause__ = cause
+
+    def _text(self, state: str, lost: float) -> str:
+        return (
+            f"failed to resume process {self.process_id}, {state}, for {lost:.1f} s: {self.cause}"
+        )
+
+
+class RestartedError(LostError):
+    """The server was restarted, which ended the process."""
+
+    def _text(self, state: str, lost: float) -> str:
+        return f"the server was restarted; the process {self.process_id} ended with it"
+
+
+def is_restarted(instance_id: str, error: Optional[BaseException]) -> bool:
+    """Whether an error is the answer of another run of the server than the one with the id."""
+    answered = error.metadata.get("instance_id", "") if isinstance(error, ExecwireError) else ""
+    return bool(instance_id and answered and answered != instance_id)
 
 
 class OutputLimitError(Error):

@@ -62,6 +62,13 @@ class Program:
         if self.process.stdout is not None:
             self.process.stdout.close()
 
+    def kill_server(self) -> None:
+        """Kills a server, of which this is the guardian, and waits for both."""
+        for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            for child in children.read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+        self.process.wait(LONG)
+
     def __enter__(self) -> "Program":
         return self
 

@@ -179,6 +179,16 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
             self.assertGreater(wire.cuts, 2)
         self.assertEqual(done.stdout, data)
 
+    async def test_a_restarted_server_is_reported(self) -> None:
+        with serve() as first, Wire(first.url) as wire:
+            async with await aio.connect(wire.url) as client:
+                process = await client.start(["sleep", "600"], grace=3600)
+                first.kill_server()
+                with serve() as second:
+                    wire.lead(second.url)
+                    with self.assertRaises(execwire.RestartedError):
+                        await process.wait()
+
     async def test_a_lost_process_is_told(self) -> None:
         with Wire(server.url) as wire:
             async with await aio.connect(wire.url) as client:

@@ -76,6 +76,7 @@ class Pickled(unittest.TestCase):
             errors.ProtocolError("broken"),
             errors.OutputLimitError(5),
             errors.LostError("p", True, None, 3, 1.0, missing),
+            errors.RestartedError("p", True, None, 3, 1.0, missing),
         ):
             again = pickle.loads(pickle.dumps(error))
             self.assertIs(type(again), type(error))

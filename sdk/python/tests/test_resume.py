@@ -293,6 +293,21 @@ class Lost(TestCase):
                     list(process.events())
             self.assertTrue(eventually(lambda: not alive(process.pid)))
 
+    def test_a_restarted_server_is_reported(self) -> None:
+        with serve() as first, Wire(first.url) as wire, execwire.connect(wire.url) as client:
+            process = client.start(["sleep", "600"], grace=3600)
+            first.kill_server()
+            with serve() as second:
+                wire.lead(second.url)
+                with self.assertRaises(execwire.RestartedError) as caught:
+                    process.wait(LONG)
+            self.assertIsInstance(caught.exception, execwire.LostError)
+            self.assertEqual(
+                str(caught.exception),
+                f"the server was restarted; the process {process.id} ended with it",
+            )
+            process.close()
+
     def test_a_server_that_was_started_anew_knows_nothing(self) -> None:
         with serve() as first, Wire(first.url) as wire:
             with execwire.connect(wire.url) as client:

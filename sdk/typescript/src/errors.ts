@@ -200,6 +200,14 @@ export class LostError extends ClientError {
   }
 }
 
+/** The server was restarted, which ended the process. */
+export class RestartedError extends LostError {
+  constructor(lost: ConstructorParameters<typeof LostError>[0], cause: unknown) {
+    super(lost, cause);
+    this.message = `the server was restarted; the process ${lost.processId} ended with it`;
+  }
+}
+
 /** A process wrote more than was to be kept of it; it was terminated. */
 export class OutputLimitError extends ClientError {
   /** The bound that was passed, in bytes. */

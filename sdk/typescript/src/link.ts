@@ -10,6 +10,12 @@ import { durationMs } from "./time.js";
  */
 const repeatWithinMs = 25_000;
 
+/** Whether an error is the answer of another run of the server than the one with the id. */
+export function isRestarted(instanceId: string, error: unknown): boolean {
+  const answered = error instanceof ExecwireError ? (error.metadata["instance_id"] ?? "") : "";
+  return instanceId !== "" && answered !== "" && answered !== instanceId;
+}
+
 /** What is known of the connection over which a process is owned: whether another stream is of use. */
 export class Link {
   readonly attempts = new Attempts();

@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { Acknowledger } from "./acknowledger.js";
-import { ClosedError, ConnectionError, ExecwireError, LostError, ProtocolError } from "./errors.js";
+import { ClosedError, ConnectionError, ExecwireError, LostError, ProtocolError, RestartedError } from "./errors.js";
 import { EventTracker } from "./events.js";
 import type { Exit } from "./exit.js";
 import { ErrorReason } from "./gen/execwire/v1/error_pb.js";
@@ -15,7 +15,7 @@ import {
   type RunStarted,
 } from "./gen/execwire/v1/process_run_pb.js";
 import { Inbox } from "./inbox.js";
-import { Link } from "./link.js";
+import { isRestarted, Link } from "./link.js";
 import type { Rpc } from "./rpc.js";
 import { fromRpc } from "./status.js";
 import { StdinBuffer, stdinClosed } from "./stdin.js";
@@ -311,6 +311,8 @@ export class Run {
   private streamStarted = false;
   /** Whether a connection was lost since the stream began, which may be that of the stream: all that came over it is read then, at most a window. */
   private lossSeen = false;
+  /** The run of the server that has the process, empty while it has not told. */
+  private instanceId = "";
 
   /** The same start until it was answered, then a resume from what was taken. */
   private opening(): RunProcessRequest {
@@ -326,6 +328,7 @@ export class Run {
           sessionId: this.sessionId,
           processId: this.processId,
           afterSeq: BigInt(this.resumedAt),
+          instanceId: this.instanceId,
           ...(start.grace && { grace: start.grace }),
         },
       },
@@ -398,6 +401,7 @@ export class Run {
     }
     this.streamStarted = true;
     this.lossSeen = false;
+    this.instanceId = started.instanceId;
     const first = !this.link.started;
     if (this.link.regain()) {
       this.tracker.resumed++;
@@ -437,7 +441,8 @@ export class Run {
   }
 
   private lostError(cause: unknown): LostError {
-    return new LostError(
+    const kind = isRestarted(this.instanceId, cause) ? RestartedError : LostError;
+    return new kind(
       {
         processId: this.processId,
         started: this.link.started || this.options.found,

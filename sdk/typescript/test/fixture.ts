@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import * as net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -76,6 +76,17 @@ export class Program {
       }
     });
     return { program: started, said };
+  }
+
+  /** Kills the server of which this is the guardian, and waits for both. */
+  async killServer(): Promise<void> {
+    const tasks = `/proc/${this.child.pid}/task`;
+    for (const task of readdirSync(tasks)) {
+      for (const server of readFileSync(`${tasks}/${task}/children`, "utf8").split(" ").filter(Boolean)) {
+        process.kill(Number(server), "SIGKILL");
+      }
+    }
+    await this.ended;
   }
 
   async stop(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {

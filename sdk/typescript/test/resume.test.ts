@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ClosedError, connect, ExecwireError, type Exit, LostError, type Process, UnavailableError } from "execwire";
+import { ClosedError, connect, ExecwireError, type Exit, LostError, type Process, RestartedError, UnavailableError } from "execwire";
 import { dial, directory, pattern, Program, Proxy, serve } from "./fixture.js";
 
 /** Says its seed's bytes, the same every time, as `pattern` does not: the server makes these itself. */
@@ -123,6 +123,20 @@ test("a process that is gone for good is told as lost, after what was received",
     }
   }, LostError);
   await assert.rejects(c.files.stat("/"), UnavailableError);
+});
+
+test("a restarted server is reported, whatever the grace", async (t) => {
+  const { url, program } = await serve(t);
+  const c = await dial(t, url);
+  await using p = await c.start(["sleep", "1000"], { graceMs: 3_600_000 });
+  const waited = assert.rejects(p.wait(), (error: unknown) => {
+    assert.ok(error instanceof RestartedError && error instanceof LostError);
+    assert.equal(error.message, `the server was restarted; the process ${p.id} ended with it`);
+    return true;
+  });
+  await program.killServer();
+  await serve(t, { listen: url });
+  await waited;
 });
 
 test("without a grace a cut is the end", async (t) => {

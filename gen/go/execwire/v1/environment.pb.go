@@ -194,8 +194,11 @@ type GetEnvironmentResponse struct {
 	// Whether processes of every user of the server's host are accepted on loopback
 	// without a token (loopback_users = any).
 	LoopbackAnyUser bool `protobuf:"varint,20,opt,name=loopback_any_user,json=loopbackAnyUser,proto3" json:"loopback_any_user,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Which run of the server this is: chosen at random when it begins, so that a server
+	// that was restarted has another one. Its processes and sessions are of this run.
+	InstanceId    string `protobuf:"bytes,21,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetEnvironmentResponse) Reset() {
@@ -366,6 +369,13 @@ func (x *GetEnvironmentResponse) GetLoopbackAnyUser() bool {
 		return x.LoopbackAnyUser
 	}
 	return false
+}
+
+func (x *GetEnvironmentResponse) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
 }
 
 // ServerLimits are the bounds that a caller can meet. Every one can be set in
@@ -712,7 +722,7 @@ var File_execwire_v1_environment_proto protoreflect.FileDescriptor
 const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\n" +
 	"\x1dexecwire/v1/environment.proto\x12\vexecwire.v1\x1a!execwire/v1/process_service.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\x17\n" +
-	"\x15GetEnvironmentRequest\"\x8e\a\n" +
+	"\x15GetEnvironmentRequest\"\xaf\a\n" +
 	"\x16GetEnvironmentResponse\x12%\n" +
 	"\x0eserver_version\x18\x01 \x01(\tR\rserverVersion\x12)\n" +
 	"\x10operating_system\x18\x02 \x01(\tR\x0foperatingSystem\x12\"\n" +
@@ -735,7 +745,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x11prepared_commands\x18\x11 \x01(\bR\x10preparedCommands\x128\n" +
 	"\tsandboxes\x18\x12 \x03(\v2\x1a.execwire.v1.SandboxStatusR\tsandboxes\x12E\n" +
 	"\x10required_sandbox\x18\x13 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\x0frequiredSandbox\x12*\n" +
-	"\x11loopback_any_user\x18\x14 \x01(\bR\x0floopbackAnyUser\"\x8a\x0e\n" +
+	"\x11loopback_any_user\x18\x14 \x01(\bR\x0floopbackAnyUser\x12\x1f\n" +
+	"\vinstance_id\x18\x15 \x01(\tR\n" +
+	"instanceId\"\x8a\x0e\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +

@@ -74,7 +74,8 @@ const (
 	// PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_PEER_REFUSED ErrorReason = 13
 	// The session does not exist, or belongs to another principal, which is the
-	// same to the caller. NOT_FOUND.
+	// same to the caller. NOT_FOUND. The metadata have "instance_id", as in
+	// GetEnvironment: another one than before means that the server was restarted.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
 	// The session is attached elsewhere, and its client answers.
 	// FAILED_PRECONDITION.
@@ -96,7 +97,8 @@ const (
 	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_SPOOL_UNAVAILABLE ErrorReason = 26
 	// The process does not exist in the session: it never did, or its record was
-	// removed after it closed. NOT_FOUND.
+	// removed after it closed. NOT_FOUND. The metadata have "instance_id", as with
+	// SESSION_NOT_FOUND.
 	ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ErrorReason = 30
 	// The process id is taken by a process of another start.
 	// ALREADY_EXISTS.

@@ -279,7 +279,11 @@ type RunResume struct {
 	// The seq of the last event the caller has; counts as acknowledged.
 	AfterSeq uint64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	// As in RunStart.
-	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	Grace *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	// The instance_id of the server that has told of the process, if known. Another run
+	// of the server has another one, and answers PROCESS_NOT_FOUND: what it has under the
+	// same id is another process.
+	InstanceId    string `protobuf:"bytes,5,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -340,6 +344,13 @@ func (x *RunResume) GetGrace() *durationpb.Duration {
 		return x.Grace
 	}
 	return nil
+}
+
+func (x *RunResume) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
 }
 
 // RunStdin is input for the process. It can be sent again after a resume: what
@@ -689,8 +700,10 @@ type RunStarted struct {
 	// between its streams in the same way. A process that writes byte by byte uses
 	// this window up first: acknowledge at a quarter of either, or after a moment.
 	OutputWindowEvents uint64 `protobuf:"varint,6,opt,name=output_window_events,json=outputWindowEvents,proto3" json:"output_window_events,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Which run of the server this is, as in GetEnvironment.
+	InstanceId    string `protobuf:"bytes,7,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunStarted) Reset() {
@@ -763,6 +776,13 @@ func (x *RunStarted) GetOutputWindowEvents() uint64 {
 		return x.OutputWindowEvents
 	}
 	return 0
+}
+
+func (x *RunStarted) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
 }
 
 // RunEvents carries events.
@@ -942,14 +962,16 @@ const file_execwire_v1_process_run_proto_rawDesc = "" +
 	"\amessage\"w\n" +
 	"\bRunStart\x12:\n" +
 	"\aprocess\x18\x01 \x01(\v2 .execwire.v1.StartProcessRequestR\aprocess\x12/\n" +
-	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x97\x01\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xb8\x01\n" +
 	"\tRunResume\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n" +
 	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeq\x12/\n" +
-	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"V\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x1f\n" +
+	"\vinstance_id\x18\x05 \x01(\tR\n" +
+	"instanceId\"V\n" +
 	"\bRunStdin\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1e\n" +
@@ -965,7 +987,7 @@ const file_execwire_v1_process_run_proto_rawDesc = "" +
 	"\x06events\x18\x02 \x01(\v2\x16.execwire.v1.RunEventsH\x00R\x06events\x12F\n" +
 	"\x0estdin_accepted\x18\x03 \x01(\v2\x1d.execwire.v1.RunStdinAcceptedH\x00R\rstdinAccepted\x126\n" +
 	"\brejected\x18\x04 \x01(\v2\x18.execwire.v1.RunRejectedH\x00R\brejectedB\t\n" +
-	"\amessage\"\x89\x02\n" +
+	"\amessage\"\xaa\x02\n" +
 	"\n" +
 	"RunStarted\x12.\n" +
 	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\x12\x18\n" +
@@ -973,7 +995,9 @@ const file_execwire_v1_process_run_proto_rawDesc = "" +
 	"\fstdin_offset\x18\x03 \x01(\x04R\vstdinOffset\x12,\n" +
 	"\x12stdin_window_bytes\x18\x04 \x01(\x04R\x10stdinWindowBytes\x12.\n" +
 	"\x13output_window_bytes\x18\x05 \x01(\x04R\x11outputWindowBytes\x120\n" +
-	"\x14output_window_events\x18\x06 \x01(\x04R\x12outputWindowEvents\">\n" +
+	"\x14output_window_events\x18\x06 \x01(\x04R\x12outputWindowEvents\x12\x1f\n" +
+	"\vinstance_id\x18\a \x01(\tR\n" +
+	"instanceId\">\n" +
 	"\tRunEvents\x121\n" +
 	"\x06events\x18\x01 \x03(\v2\x19.execwire.v1.ProcessEventR\x06events\"J\n" +
 	"\x10RunStdinAccepted\x12\x16\n" +

@@ -622,8 +622,10 @@ type SessionAttached struct {
 	OutputWindowBytes uint64 `protobuf:"varint,3,opt,name=output_window_bytes,json=outputWindowBytes,proto3" json:"output_window_bytes,omitempty"`
 	// How many events of each process may be, as in RunStarted.
 	OutputWindowEvents uint64 `protobuf:"varint,4,opt,name=output_window_events,json=outputWindowEvents,proto3" json:"output_window_events,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Which run of the server this is, as in GetEnvironment.
+	InstanceId    string `protobuf:"bytes,5,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionAttached) Reset() {
@@ -682,6 +684,13 @@ func (x *SessionAttached) GetOutputWindowEvents() uint64 {
 		return x.OutputWindowEvents
 	}
 	return 0
+}
+
+func (x *SessionAttached) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
 }
 
 // SessionPing asks whether the client is there.
@@ -1289,12 +1298,14 @@ const file_execwire_v1_session_proto_rawDesc = "" +
 	"\x06events\x18\x02 \x01(\v2\x1a.execwire.v1.SessionEventsH\x00R\x06events\x12.\n" +
 	"\x04ping\x18\x03 \x01(\v2\x18.execwire.v1.SessionPingH\x00R\x04ping\x12A\n" +
 	"\breleased\x18\x04 \x01(\v2#.execwire.v1.SessionProcessReleasedH\x00R\breleasedB\t\n" +
-	"\amessage\"\xbd\x01\n" +
+	"\amessage\"\xde\x01\n" +
 	"\x0fSessionAttached\x12.\n" +
 	"\asession\x18\x01 \x01(\v2\x14.execwire.v1.SessionR\asession\x12\x18\n" +
 	"\aresumed\x18\x02 \x01(\bR\aresumed\x12.\n" +
 	"\x13output_window_bytes\x18\x03 \x01(\x04R\x11outputWindowBytes\x120\n" +
-	"\x14output_window_events\x18\x04 \x01(\x04R\x12outputWindowEvents\"#\n" +
+	"\x14output_window_events\x18\x04 \x01(\x04R\x12outputWindowEvents\x12\x1f\n" +
+	"\vinstance_id\x18\x05 \x01(\tR\n" +
+	"instanceId\"#\n" +
 	"\vSessionPing\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\"7\n" +
 	"\x16SessionProcessReleased\x12\x1d\n" +

@@ -24,7 +24,7 @@ class GetEnvironmentRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetEnvironmentResponse(_message.Message):
-    __slots__ = ["architecture", "cpu_count", "direct_commands", "features", "guarded", "home_directory", "host_name", "kernel_release", "kill_method", "limits", "loopback_any_user", "operating_system", "prepared_commands", "required_sandbox", "sandbox_backends", "sandboxes", "server_version", "shell", "temporary_directory", "working_directory"]
+    __slots__ = ["architecture", "cpu_count", "direct_commands", "features", "guarded", "home_directory", "host_name", "instance_id", "kernel_release", "kill_method", "limits", "loopback_any_user", "operating_system", "prepared_commands", "required_sandbox", "sandbox_backends", "sandboxes", "server_version", "shell", "temporary_directory", "working_directory"]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
     CPU_COUNT_FIELD_NUMBER: _ClassVar[int]
     DIRECT_COMMANDS_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,7 @@ class GetEnvironmentResponse(_message.Message):
     GUARDED_FIELD_NUMBER: _ClassVar[int]
     HOME_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     HOST_NAME_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     KERNEL_RELEASE_FIELD_NUMBER: _ClassVar[int]
     KILL_METHOD_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +53,7 @@ class GetEnvironmentResponse(_message.Message):
     guarded: bool
     home_directory: str
     host_name: str
+    instance_id: str
     kernel_release: str
     kill_method: _process_service_pb2.KillMethod
     limits: ServerLimits
@@ -65,7 +67,7 @@ class GetEnvironmentResponse(_message.Message):
     shell: str
     temporary_directory: str
     working_directory: str
-    def __init__(self, server_version: _Optional[str] = ..., operating_system: _Optional[str] = ..., architecture: _Optional[str] = ..., kernel_release: _Optional[str] = ..., host_name: _Optional[str] = ..., shell: _Optional[str] = ..., working_directory: _Optional[str] = ..., home_directory: _Optional[str] = ..., temporary_directory: _Optional[str] = ..., cpu_count: _Optional[int] = ..., limits: _Optional[_Union[ServerLimits, _Mapping]] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ..., sandbox_backends: _Optional[_Iterable[_Union[_sandbox_pb2.SandboxBackend, str]]] = ..., kill_method: _Optional[_Union[_process_service_pb2.KillMethod, str]] = ..., guarded: bool = ..., direct_commands: bool = ..., prepared_commands: bool = ..., sandboxes: _Optional[_Iterable[_Union[_sandbox_pb2.SandboxStatus, _Mapping]]] = ..., required_sandbox: _Optional[_Union[_sandbox_pb2.SandboxPolicy, _Mapping]] = ..., loopback_any_user: bool = ...) -> None: ...
+    def __init__(self, server_version: _Optional[str] = ..., operating_system: _Optional[str] = ..., architecture: _Optional[str] = ..., kernel_release: _Optional[str] = ..., host_name: _Optional[str] = ..., shell: _Optional[str] = ..., working_directory: _Optional[str] = ..., home_directory: _Optional[str] = ..., temporary_directory: _Optional[str] = ..., cpu_count: _Optional[int] = ..., limits: _Optional[_Union[ServerLimits, _Mapping]] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ..., sandbox_backends: _Optional[_Iterable[_Union[_sandbox_pb2.SandboxBackend, str]]] = ..., kill_method: _Optional[_Union[_process_service_pb2.KillMethod, str]] = ..., guarded: bool = ..., direct_commands: bool = ..., prepared_commands: bool = ..., sandboxes: _Optional[_Iterable[_Union[_sandbox_pb2.SandboxStatus, _Mapping]]] = ..., required_sandbox: _Optional[_Union[_sandbox_pb2.SandboxPolicy, _Mapping]] = ..., loopback_any_user: bool = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class ServerLimits(_message.Message):
     __slots__ = ["awaited_paths_per_principal", "closed_process_retention", "default_grace", "file_handle_idle_time", "file_handles_per_session", "header_list_bytes", "http_head_bytes", "http_requests_per_principal", "max_grace", "max_wait", "message_bytes", "processes_per_session", "read_file_bytes", "readers_per_process", "retained_events", "retained_output_bytes", "retained_output_bytes_total", "sessions_per_principal", "sessions_total", "shutdown_grace", "snapshot_bytes", "spool_bytes", "stdin_queue_bytes", "stdin_write_bytes", "streams_per_connection", "unseen_process_retention", "unseen_processes_per_principal", "upload_retention", "uploads_per_principal", "watch_pending_bytes", "watched_directories_per_watch", "watches_per_principal", "window_bytes"]

@@ -18,7 +18,7 @@ from execwire.v1 import process_event_pb2 as execwire_dot_v1_dot_process__event_
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65xecwire/v1/process_run.proto\x12\x0b\x65xecwire.v1\x1a\x17\x65xecwire/v1/error.proto\x1a\x19\x65xecwire/v1/process.proto\x1a!execwire/v1/process_command.proto\x1a\x1f\x65xecwire/v1/process_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc2\x03\n\x11RunProcessRequest\x12-\n\x05start\x18\x01 \x01(\x0b\x32\x15.execwire.v1.RunStartH\x00R\x05start\x12\x30\n\x06resume\x18\x02 \x01(\x0b\x32\x16.execwire.v1.RunResumeH\x00R\x06resume\x12-\n\x05stdin\x18\x03 \x01(\x0b\x32\x15.execwire.v1.RunStdinH\x00R\x05stdin\x12\x33\n\x06resize\x18\x04 \x01(\x0b\x32\x19.execwire.v1.TerminalSizeH\x00R\x06resize\x12\x30\n\x06signal\x18\x05 \x01(\x0b\x32\x16.execwire.v1.RunSignalH\x00R\x06signal\x12\x38\n\tterminate\x18\x06 \x01(\x0b\x32\x18.execwire.v1.TerminationH\x00R\tterminate\x12?\n\x0b\x61\x63knowledge\x18\x07 \x01(\x0b\x32\x1b.execwire.v1.RunAcknowledgeH\x00R\x0b\x61\x63knowledge\x12\x30\n\x06\x64\x65tach\x18\x08 \x01(\x0b\x32\x16.execwire.v1.RunDetachH\x00R\x06\x64\x65tachB\t\n\x07message\"w\n\x08RunStart\x12:\n\x07process\x18\x01 \x01(\x0b\x32 .execwire.v1.StartProcessRequestR\x07process\x12/\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationR\x05grace\"\x97\x01\n\tRunResume\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n\tafter_seq\x18\x03 \x01(\x04R\x08\x61\x66terSeq\x12/\n\x05grace\x18\x04 \x01(\x0b\x32\x19.google.protobuf.DurationR\x05grace\"V\n\x08RunStdin\x12\x16\n\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n\x04\x64\x61ta\x18\x02 \x01(\x0cR\x04\x64\x61ta\x12\x1e\n\x0b\x65nd_of_file\x18\x03 \x01(\x08R\tendOfFile\"k\n\tRunSignal\x12+\n\x06signal\x18\x01 \x01(\x0e\x32\x13.execwire.v1.SignalR\x06signal\x12\x31\n\x06target\x18\x02 \x01(\x0e\x32\x19.execwire.v1.SignalTargetR\x06target\"\"\n\x0eRunAcknowledge\x12\x10\n\x03seq\x18\x01 \x01(\x04R\x03seq\"\x0b\n\tRunDetach\"\x86\x02\n\x12RunProcessResponse\x12\x33\n\x07started\x18\x01 \x01(\x0b\x32\x17.execwire.v1.RunStartedH\x00R\x07started\x12\x30\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x16.execwire.v1.RunEventsH\x00R\x06\x65vents\x12\x46\n\x0estdin_accepted\x18\x03 \x01(\x0b\x32\x1d.execwire.v1.RunStdinAcceptedH\x00R\rstdinAccepted\x12\x36\n\x08rejected\x18\x04 \x01(\x0b\x32\x18.execwire.v1.RunRejectedH\x00R\x08rejectedB\t\n\x07message\"\x89\x02\n\nRunStarted\x12.\n\x07process\x18\x01 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\x12\x18\n\x07resumed\x18\x02 \x01(\x08R\x07resumed\x12!\n\x0cstdin_offset\x18\x03 \x01(\x04R\x0bstdinOffset\x12,\n\x12stdin_window_bytes\x18\x04 \x01(\x04R\x10stdinWindowBytes\x12.\n\x13output_window_bytes\x18\x05 \x01(\x04R\x11outputWindowBytes\x12\x30\n\x14output_window_events\x18\x06 \x01(\x04R\x12outputWindowEvents\">\n\tRunEvents\x12\x31\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.execwire.v1.ProcessEventR\x06\x65vents\"J\n\x10RunStdinAccepted\x12\x16\n\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x1e\n\x0b\x65nd_of_file\x18\x02 \x01(\x08R\tendOfFile\"Y\n\x0bRunRejected\x12\x30\n\x06reason\x18\x01 \x01(\x0e\x32\x18.execwire.v1.ErrorReasonR\x06reason\x12\x18\n\x07message\x18\x02 \x01(\tR\x07messageB\xab\x01\n\x0f\x63om.execwire.v1B\x0fProcessRunProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65xecwire/v1/process_run.proto\x12\x0b\x65xecwire.v1\x1a\x17\x65xecwire/v1/error.proto\x1a\x19\x65xecwire/v1/process.proto\x1a!execwire/v1/process_command.proto\x1a\x1f\x65xecwire/v1/process_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc2\x03\n\x11RunProcessRequest\x12-\n\x05start\x18\x01 \x01(\x0b\x32\x15.execwire.v1.RunStartH\x00R\x05start\x12\x30\n\x06resume\x18\x02 \x01(\x0b\x32\x16.execwire.v1.RunResumeH\x00R\x06resume\x12-\n\x05stdin\x18\x03 \x01(\x0b\x32\x15.execwire.v1.RunStdinH\x00R\x05stdin\x12\x33\n\x06resize\x18\x04 \x01(\x0b\x32\x19.execwire.v1.TerminalSizeH\x00R\x06resize\x12\x30\n\x06signal\x18\x05 \x01(\x0b\x32\x16.execwire.v1.RunSignalH\x00R\x06signal\x12\x38\n\tterminate\x18\x06 \x01(\x0b\x32\x18.execwire.v1.TerminationH\x00R\tterminate\x12?\n\x0b\x61\x63knowledge\x18\x07 \x01(\x0b\x32\x1b.execwire.v1.RunAcknowledgeH\x00R\x0b\x61\x63knowledge\x12\x30\n\x06\x64\x65tach\x18\x08 \x01(\x0b\x32\x16.execwire.v1.RunDetachH\x00R\x06\x64\x65tachB\t\n\x07message\"w\n\x08RunStart\x12:\n\x07process\x18\x01 \x01(\x0b\x32 .execwire.v1.StartProcessRequestR\x07process\x12/\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationR\x05grace\"\xb8\x01\n\tRunResume\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n\tafter_seq\x18\x03 \x01(\x04R\x08\x61\x66terSeq\x12/\n\x05grace\x18\x04 \x01(\x0b\x32\x19.google.protobuf.DurationR\x05grace\x12\x1f\n\x0binstance_id\x18\x05 \x01(\tR\ninstanceId\"V\n\x08RunStdin\x12\x16\n\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n\x04\x64\x61ta\x18\x02 \x01(\x0cR\x04\x64\x61ta\x12\x1e\n\x0b\x65nd_of_file\x18\x03 \x01(\x08R\tendOfFile\"k\n\tRunSignal\x12+\n\x06signal\x18\x01 \x01(\x0e\x32\x13.execwire.v1.SignalR\x06signal\x12\x31\n\x06target\x18\x02 \x01(\x0e\x32\x19.execwire.v1.SignalTargetR\x06target\"\"\n\x0eRunAcknowledge\x12\x10\n\x03seq\x18\x01 \x01(\x04R\x03seq\"\x0b\n\tRunDetach\"\x86\x02\n\x12RunProcessResponse\x12\x33\n\x07started\x18\x01 \x01(\x0b\x32\x17.execwire.v1.RunStartedH\x00R\x07started\x12\x30\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x16.execwire.v1.RunEventsH\x00R\x06\x65vents\x12\x46\n\x0estdin_accepted\x18\x03 \x01(\x0b\x32\x1d.execwire.v1.RunStdinAcceptedH\x00R\rstdinAccepted\x12\x36\n\x08rejected\x18\x04 \x01(\x0b\x32\x18.execwire.v1.RunRejectedH\x00R\x08rejectedB\t\n\x07message\"\xaa\x02\n\nRunStarted\x12.\n\x07process\x18\x01 \x01(\x0b\x32\x14.execwire.v1.ProcessR\x07process\x12\x18\n\x07resumed\x18\x02 \x01(\x08R\x07resumed\x12!\n\x0cstdin_offset\x18\x03 \x01(\x04R\x0bstdinOffset\x12,\n\x12stdin_window_bytes\x18\x04 \x01(\x04R\x10stdinWindowBytes\x12.\n\x13output_window_bytes\x18\x05 \x01(\x04R\x11outputWindowBytes\x12\x30\n\x14output_window_events\x18\x06 \x01(\x04R\x12outputWindowEvents\x12\x1f\n\x0binstance_id\x18\x07 \x01(\tR\ninstanceId\">\n\tRunEvents\x12\x31\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.execwire.v1.ProcessEventR\x06\x65vents\"J\n\x10RunStdinAccepted\x12\x16\n\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x1e\n\x0b\x65nd_of_file\x18\x02 \x01(\x08R\tendOfFile\"Y\n\x0bRunRejected\x12\x30\n\x06reason\x18\x01 \x01(\x0e\x32\x18.execwire.v1.ErrorReasonR\x06reason\x12\x18\n\x07message\x18\x02 \x01(\tR\x07messageB\xab\x01\n\x0f\x63om.execwire.v1B\x0fProcessRunProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'execwire.v1.process_run_pb2', globals())
@@ -31,23 +31,23 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _RUNSTART._serialized_start=651
   _RUNSTART._serialized_end=770
   _RUNRESUME._serialized_start=773
-  _RUNRESUME._serialized_end=924
-  _RUNSTDIN._serialized_start=926
-  _RUNSTDIN._serialized_end=1012
-  _RUNSIGNAL._serialized_start=1014
-  _RUNSIGNAL._serialized_end=1121
-  _RUNACKNOWLEDGE._serialized_start=1123
-  _RUNACKNOWLEDGE._serialized_end=1157
-  _RUNDETACH._serialized_start=1159
-  _RUNDETACH._serialized_end=1170
-  _RUNPROCESSRESPONSE._serialized_start=1173
-  _RUNPROCESSRESPONSE._serialized_end=1435
-  _RUNSTARTED._serialized_start=1438
-  _RUNSTARTED._serialized_end=1703
-  _RUNEVENTS._serialized_start=1705
-  _RUNEVENTS._serialized_end=1767
-  _RUNSTDINACCEPTED._serialized_start=1769
-  _RUNSTDINACCEPTED._serialized_end=1843
-  _RUNREJECTED._serialized_start=1845
-  _RUNREJECTED._serialized_end=1934
+  _RUNRESUME._serialized_end=957
+  _RUNSTDIN._serialized_start=959
+  _RUNSTDIN._serialized_end=1045
+  _RUNSIGNAL._serialized_start=1047
+  _RUNSIGNAL._serialized_end=1154
+  _RUNACKNOWLEDGE._serialized_start=1156
+  _RUNACKNOWLEDGE._serialized_end=1190
+  _RUNDETACH._serialized_start=1192
+  _RUNDETACH._serialized_end=1203
+  _RUNPROCESSRESPONSE._serialized_start=1206
+  _RUNPROCESSRESPONSE._serialized_end=1468
+  _RUNSTARTED._serialized_start=1471
+  _RUNSTARTED._serialized_end=1769
+  _RUNEVENTS._serialized_start=1771
+  _RUNEVENTS._serialized_end=1833
+  _RUNSTDINACCEPTED._serialized_start=1835
+  _RUNSTDINACCEPTED._serialized_end=1909
+  _RUNREJECTED._serialized_start=1911
+  _RUNREJECTED._serialized_end=2000
 # @@protoc_insertion_point(module_scope)

@@ -67,16 +67,18 @@ class RunRejected(_message.Message):
     def __init__(self, reason: _Optional[_Union[_error_pb2.ErrorReason, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class RunResume(_message.Message):
-    __slots__ = ["after_seq", "grace", "process_id", "session_id"]
+    __slots__ = ["after_seq", "grace", "instance_id", "process_id", "session_id"]
     AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
     GRACE_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     after_seq: int
     grace: _duration_pb2.Duration
+    instance_id: str
     process_id: str
     session_id: str
-    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., after_seq: _Optional[int] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., after_seq: _Optional[int] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class RunSignal(_message.Message):
     __slots__ = ["signal", "target"]
@@ -95,20 +97,22 @@ class RunStart(_message.Message):
     def __init__(self, process: _Optional[_Union[_process_command_pb2.StartProcessRequest, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class RunStarted(_message.Message):
-    __slots__ = ["output_window_bytes", "output_window_events", "process", "resumed", "stdin_offset", "stdin_window_bytes"]
+    __slots__ = ["instance_id", "output_window_bytes", "output_window_events", "process", "resumed", "stdin_offset", "stdin_window_bytes"]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_WINDOW_BYTES_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_WINDOW_EVENTS_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     STDIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     STDIN_WINDOW_BYTES_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
     output_window_bytes: int
     output_window_events: int
     process: _process_pb2.Process
     resumed: bool
     stdin_offset: int
     stdin_window_bytes: int
-    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., resumed: bool = ..., stdin_offset: _Optional[int] = ..., stdin_window_bytes: _Optional[int] = ..., output_window_bytes: _Optional[int] = ..., output_window_events: _Optional[int] = ...) -> None: ...
+    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., resumed: bool = ..., stdin_offset: _Optional[int] = ..., stdin_window_bytes: _Optional[int] = ..., output_window_bytes: _Optional[int] = ..., output_window_events: _Optional[int] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class RunStdin(_message.Message):
     __slots__ = ["data", "end_of_file", "offset"]

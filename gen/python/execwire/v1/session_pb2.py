@@ -16,7 +16,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x65xecwire/v1/session.proto\x12\x0b\x65xecwire.v1\x1a\x1f\x65xecwire/v1/process_event.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\x02\n\x14\x41ttachSessionRequest\x12\x34\n\x06\x61ttach\x18\x01 \x01(\x0b\x32\x1a.execwire.v1.SessionAttachH\x00R\x06\x61ttach\x12\x43\n\x0b\x61\x63knowledge\x18\x02 \x01(\x0b\x32\x1f.execwire.v1.SessionAcknowledgeH\x00R\x0b\x61\x63knowledge\x12\x34\n\x06\x64\x65tach\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SessionDetachH\x00R\x06\x64\x65tach\x12.\n\x04pong\x18\x04 \x01(\x0b\x32\x18.execwire.v1.SessionPongH\x00R\x04pongB\t\n\x07message\"\xd7\x02\n\rSessionAttach\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x45\n\tafter_seq\x18\x02 \x03(\x0b\x32(.execwire.v1.SessionAttach.AfterSeqEntryR\x08\x61\x66terSeq\x12\x34\n\x05grace\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00R\x05grace\x88\x01\x01\x12>\n\rwhen_detached\x18\x04 \x01(\x0e\x32\x19.execwire.v1.WhenDetachedR\x0cwhenDetached\x12#\n\rmax_processes\x18\x05 \x01(\rR\x0cmaxProcesses\x1a;\n\rAfterSeqEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\x04R\x05value:\x02\x38\x01\x42\x08\n\x06_grace\"E\n\x12SessionAcknowledge\x12\x1d\n\nprocess_id\x18\x01 \x01(\tR\tprocessId\x12\x10\n\x03seq\x18\x02 \x01(\x04R\x03seq\"\x0f\n\rSessionDetach\"#\n\x0bSessionPong\x12\x14\n\x05nonce\x18\x01 \x01(\x04R\x05nonce\"\x87\x02\n\x15\x41ttachSessionResponse\x12:\n\x08\x61ttached\x18\x01 \x01(\x0b\x32\x1c.execwire.v1.SessionAttachedH\x00R\x08\x61ttached\x12\x34\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x1a.execwire.v1.SessionEventsH\x00R\x06\x65vents\x12.\n\x04ping\x18\x03 \x01(\x0b\x32\x18.execwire.v1.SessionPingH\x00R\x04ping\x12\x41\n\x08released\x18\x04 \x01(\x0b\x32#.execwire.v1.SessionProcessReleasedH\x00R\x08releasedB\t\n\x07message\"\xbd\x01\n\x0fSessionAttached\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.execwire.v1.SessionR\x07session\x12\x18\n\x07resumed\x18\x02 \x01(\x08R\x07resumed\x12.\n\x13output_window_bytes\x18\x03 \x01(\x04R\x11outputWindowBytes\x12\x30\n\x14output_window_events\x18\x04 \x01(\x04R\x12outputWindowEvents\"#\n\x0bSessionPing\x12\x14\n\x05nonce\x18\x01 \x01(\x04R\x05nonce\"7\n\x16SessionProcessReleased\x12\x1d\n\nprocess_id\x18\x01 \x01(\tR\tprocessId\"a\n\rSessionEvents\x12\x1d\n\nprocess_id\x18\x01 \x01(\tR\tprocessId\x12\x31\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x19.execwire.v1.ProcessEventR\x06\x65vents\"\x83\x04\n\x07Session\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1a\n\x08\x61ttached\x18\x02 \x01(\x08R\x08\x61ttached\x12;\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12;\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nexpireTime\x12#\n\rprocess_count\x18\x05 \x01(\rR\x0cprocessCount\x12\x1c\n\tprincipal\x18\x06 \x01(\tR\tprincipal\x12/\n\x05grace\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationR\x05grace\x12>\n\rwhen_detached\x18\x08 \x01(\x0e\x32\x19.execwire.v1.WhenDetachedR\x0cwhenDetached\x12\x38\n\x06grants\x18\t \x03(\x0b\x32 .execwire.v1.Session.GrantsEntryR\x06grants\x1aU\n\x0bGrantsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x30\n\x05value\x18\x02 \x01(\x0e\x32\x1a.execwire.v1.SessionAccessR\x05value:\x02\x38\x01\"Q\n\x13ListSessionsRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\"p\n\x14ListSessionsResponse\x12\x30\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.execwire.v1.SessionR\x08sessions\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"4\n\x13\x43loseSessionRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\"\x16\n\x14\x43loseSessionResponse\"\x86\x01\n\x13GrantSessionRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x32\n\x06\x61\x63\x63\x65ss\x18\x03 \x01(\x0e\x32\x1a.execwire.v1.SessionAccessR\x06\x61\x63\x63\x65ss\"F\n\x14GrantSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.execwire.v1.SessionR\x07session*b\n\rSessionAccess\x12\x1e\n\x1aSESSION_ACCESS_UNSPECIFIED\x10\x00\x12\x17\n\x13SESSION_ACCESS_VIEW\x10\x01\x12\x18\n\x14SESSION_ACCESS_WRITE\x10\x02*\x81\x01\n\x0cWhenDetached\x12\x1d\n\x19WHEN_DETACHED_UNSPECIFIED\x10\x00\x12\x17\n\x13WHEN_DETACHED_BLOCK\x10\x01\x12 \n\x1cWHEN_DETACHED_DISCARD_OLDEST\x10\x02\x12\x17\n\x13WHEN_DETACHED_SPOOL\x10\x03\x32\xeb\x02\n\x0eSessionService\x12Z\n\rAttachSession\x12!.execwire.v1.AttachSessionRequest\x1a\".execwire.v1.AttachSessionResponse(\x01\x30\x01\x12S\n\x0cListSessions\x12 .execwire.v1.ListSessionsRequest\x1a!.execwire.v1.ListSessionsResponse\x12S\n\x0c\x43loseSession\x12 .execwire.v1.CloseSessionRequest\x1a!.execwire.v1.CloseSessionResponse\x12S\n\x0cGrantSession\x12 .execwire.v1.GrantSessionRequest\x1a!.execwire.v1.GrantSessionResponseB\xa8\x01\n\x0f\x63om.execwire.v1B\x0cSessionProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x65xecwire/v1/session.proto\x12\x0b\x65xecwire.v1\x1a\x1f\x65xecwire/v1/process_event.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\x02\n\x14\x41ttachSessionRequest\x12\x34\n\x06\x61ttach\x18\x01 \x01(\x0b\x32\x1a.execwire.v1.SessionAttachH\x00R\x06\x61ttach\x12\x43\n\x0b\x61\x63knowledge\x18\x02 \x01(\x0b\x32\x1f.execwire.v1.SessionAcknowledgeH\x00R\x0b\x61\x63knowledge\x12\x34\n\x06\x64\x65tach\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SessionDetachH\x00R\x06\x64\x65tach\x12.\n\x04pong\x18\x04 \x01(\x0b\x32\x18.execwire.v1.SessionPongH\x00R\x04pongB\t\n\x07message\"\xd7\x02\n\rSessionAttach\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x45\n\tafter_seq\x18\x02 \x03(\x0b\x32(.execwire.v1.SessionAttach.AfterSeqEntryR\x08\x61\x66terSeq\x12\x34\n\x05grace\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00R\x05grace\x88\x01\x01\x12>\n\rwhen_detached\x18\x04 \x01(\x0e\x32\x19.execwire.v1.WhenDetachedR\x0cwhenDetached\x12#\n\rmax_processes\x18\x05 \x01(\rR\x0cmaxProcesses\x1a;\n\rAfterSeqEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\x04R\x05value:\x02\x38\x01\x42\x08\n\x06_grace\"E\n\x12SessionAcknowledge\x12\x1d\n\nprocess_id\x18\x01 \x01(\tR\tprocessId\x12\x10\n\x03seq\x18\x02 \x01(\x04R\x03seq\"\x0f\n\rSessionDetach\"#\n\x0bSessionPong\x12\x14\n\x05nonce\x18\x01 \x01(\x04R\x05nonce\"\x87\x02\n\x15\x41ttachSessionResponse\x12:\n\x08\x61ttached\x18\x01 \x01(\x0b\x32\x1c.execwire.v1.SessionAttachedH\x00R\x08\x61ttached\x12\x34\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x1a.execwire.v1.SessionEventsH\x00R\x06\x65vents\x12.\n\x04ping\x18\x03 \x01(\x0b\x32\x18.execwire.v1.SessionPingH\x00R\x04ping\x12\x41\n\x08released\x18\x04 \x01(\x0b\x32#.execwire.v1.SessionProcessReleasedH\x00R\x08releasedB\t\n\x07message\"\xde\x01\n\x0fSessionAttached\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.execwire.v1.SessionR\x07session\x12\x18\n\x07resumed\x18\x02 \x01(\x08R\x07resumed\x12.\n\x13output_window_bytes\x18\x03 \x01(\x04R\x11outputWindowBytes\x12\x30\n\x14output_window_events\x18\x04 \x01(\x04R\x12outputWindowEvents\x12\x1f\n\x0binstance_id\x18\x05 \x01(\tR\ninstanceId\"#\n\x0bSessionPing\x12\x14\n\x05nonce\x18\x01 \x01(\x04R\x05nonce\"7\n\x16SessionProcessReleased\x12\x1d\n\nprocess_id\x18\x01 \x01(\tR\tprocessId\"a\n\rSessionEvents\x12\x1d\n\nprocess_id\x18\x01 \x01(\tR\tprocessId\x12\x31\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x19.execwire.v1.ProcessEventR\x06\x65vents\"\x83\x04\n\x07Session\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1a\n\x08\x61ttached\x18\x02 \x01(\x08R\x08\x61ttached\x12;\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12;\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nexpireTime\x12#\n\rprocess_count\x18\x05 \x01(\rR\x0cprocessCount\x12\x1c\n\tprincipal\x18\x06 \x01(\tR\tprincipal\x12/\n\x05grace\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationR\x05grace\x12>\n\rwhen_detached\x18\x08 \x01(\x0e\x32\x19.execwire.v1.WhenDetachedR\x0cwhenDetached\x12\x38\n\x06grants\x18\t \x03(\x0b\x32 .execwire.v1.Session.GrantsEntryR\x06grants\x1aU\n\x0bGrantsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x30\n\x05value\x18\x02 \x01(\x0e\x32\x1a.execwire.v1.SessionAccessR\x05value:\x02\x38\x01\"Q\n\x13ListSessionsRequest\x12\x1b\n\tpage_size\x18\x01 \x01(\x05R\x08pageSize\x12\x1d\n\npage_token\x18\x02 \x01(\tR\tpageToken\"p\n\x14ListSessionsResponse\x12\x30\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.execwire.v1.SessionR\x08sessions\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"4\n\x13\x43loseSessionRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\"\x16\n\x14\x43loseSessionResponse\"\x86\x01\n\x13GrantSessionRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x32\n\x06\x61\x63\x63\x65ss\x18\x03 \x01(\x0e\x32\x1a.execwire.v1.SessionAccessR\x06\x61\x63\x63\x65ss\"F\n\x14GrantSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x14.execwire.v1.SessionR\x07session*b\n\rSessionAccess\x12\x1e\n\x1aSESSION_ACCESS_UNSPECIFIED\x10\x00\x12\x17\n\x13SESSION_ACCESS_VIEW\x10\x01\x12\x18\n\x14SESSION_ACCESS_WRITE\x10\x02*\x81\x01\n\x0cWhenDetached\x12\x1d\n\x19WHEN_DETACHED_UNSPECIFIED\x10\x00\x12\x17\n\x13WHEN_DETACHED_BLOCK\x10\x01\x12 \n\x1cWHEN_DETACHED_DISCARD_OLDEST\x10\x02\x12\x17\n\x13WHEN_DETACHED_SPOOL\x10\x03\x32\xeb\x02\n\x0eSessionService\x12Z\n\rAttachSession\x12!.execwire.v1.AttachSessionRequest\x1a\".execwire.v1.AttachSessionResponse(\x01\x30\x01\x12S\n\x0cListSessions\x12 .execwire.v1.ListSessionsRequest\x1a!.execwire.v1.ListSessionsResponse\x12S\n\x0c\x43loseSession\x12 .execwire.v1.CloseSessionRequest\x1a!.execwire.v1.CloseSessionResponse\x12S\n\x0cGrantSession\x12 .execwire.v1.GrantSessionRequest\x1a!.execwire.v1.GrantSessionResponseB\xa8\x01\n\x0f\x63om.execwire.v1B\x0cSessionProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'execwire.v1.session_pb2', globals())
@@ -28,10 +28,10 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _SESSIONATTACH_AFTERSEQENTRY._serialized_options = b'8\001'
   _SESSION_GRANTSENTRY._options = None
   _SESSION_GRANTSENTRY._serialized_options = b'8\001'
-  _SESSIONACCESS._serialized_start=2525
-  _SESSIONACCESS._serialized_end=2623
-  _WHENDETACHED._serialized_start=2626
-  _WHENDETACHED._serialized_end=2755
+  _SESSIONACCESS._serialized_start=2558
+  _SESSIONACCESS._serialized_end=2656
+  _WHENDETACHED._serialized_start=2659
+  _WHENDETACHED._serialized_end=2788
   _ATTACHSESSIONREQUEST._serialized_start=141
   _ATTACHSESSIONREQUEST._serialized_end=399
   _SESSIONATTACH._serialized_start=402
@@ -47,29 +47,29 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _ATTACHSESSIONRESPONSE._serialized_start=873
   _ATTACHSESSIONRESPONSE._serialized_end=1136
   _SESSIONATTACHED._serialized_start=1139
-  _SESSIONATTACHED._serialized_end=1328
-  _SESSIONPING._serialized_start=1330
-  _SESSIONPING._serialized_end=1365
-  _SESSIONPROCESSRELEASED._serialized_start=1367
-  _SESSIONPROCESSRELEASED._serialized_end=1422
-  _SESSIONEVENTS._serialized_start=1424
-  _SESSIONEVENTS._serialized_end=1521
-  _SESSION._serialized_start=1524
-  _SESSION._serialized_end=2039
-  _SESSION_GRANTSENTRY._serialized_start=1954
-  _SESSION_GRANTSENTRY._serialized_end=2039
-  _LISTSESSIONSREQUEST._serialized_start=2041
-  _LISTSESSIONSREQUEST._serialized_end=2122
-  _LISTSESSIONSRESPONSE._serialized_start=2124
-  _LISTSESSIONSRESPONSE._serialized_end=2236
-  _CLOSESESSIONREQUEST._serialized_start=2238
-  _CLOSESESSIONREQUEST._serialized_end=2290
-  _CLOSESESSIONRESPONSE._serialized_start=2292
-  _CLOSESESSIONRESPONSE._serialized_end=2314
-  _GRANTSESSIONREQUEST._serialized_start=2317
-  _GRANTSESSIONREQUEST._serialized_end=2451
-  _GRANTSESSIONRESPONSE._serialized_start=2453
-  _GRANTSESSIONRESPONSE._serialized_end=2523
-  _SESSIONSERVICE._serialized_start=2758
-  _SESSIONSERVICE._serialized_end=3121
+  _SESSIONATTACHED._serialized_end=1361
+  _SESSIONPING._serialized_start=1363
+  _SESSIONPING._serialized_end=1398
+  _SESSIONPROCESSRELEASED._serialized_start=1400
+  _SESSIONPROCESSRELEASED._serialized_end=1455
+  _SESSIONEVENTS._serialized_start=1457
+  _SESSIONEVENTS._serialized_end=1554
+  _SESSION._serialized_start=1557
+  _SESSION._serialized_end=2072
+  _SESSION_GRANTSENTRY._serialized_start=1987
+  _SESSION_GRANTSENTRY._serialized_end=2072
+  _LISTSESSIONSREQUEST._serialized_start=2074
+  _LISTSESSIONSREQUEST._serialized_end=2155
+  _LISTSESSIONSRESPONSE._serialized_start=2157
+  _LISTSESSIONSRESPONSE._serialized_end=2269
+  _CLOSESESSIONREQUEST._serialized_start=2271
+  _CLOSESESSIONREQUEST._serialized_end=2323
+  _CLOSESESSIONRESPONSE._serialized_start=2325
+  _CLOSESESSIONRESPONSE._serialized_end=2347
+  _GRANTSESSIONREQUEST._serialized_start=2350
+  _GRANTSESSIONREQUEST._serialized_end=2484
+  _GRANTSESSIONRESPONSE._serialized_start=2486
+  _GRANTSESSIONRESPONSE._serialized_end=2556
+  _SESSIONSERVICE._serialized_start=2791
+  _SESSIONSERVICE._serialized_end=3154
 # @@protoc_insertion_point(module_scope)

@@ -141,16 +141,18 @@ class SessionAttach(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., after_seq: _Optional[_Mapping[str, int]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., when_detached: _Optional[_Union[WhenDetached, str]] = ..., max_processes: _Optional[int] = ...) -> None: ...
 
 class SessionAttached(_message.Message):
-    __slots__ = ["output_window_bytes", "output_window_events", "resumed", "session"]
+    __slots__ = ["instance_id", "output_window_bytes", "output_window_events", "resumed", "session"]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_WINDOW_BYTES_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_WINDOW_EVENTS_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
     output_window_bytes: int
     output_window_events: int
     resumed: bool
     session: Session
-    def __init__(self, session: _Optional[_Union[Session, _Mapping]] = ..., resumed: bool = ..., output_window_bytes: _Optional[int] = ..., output_window_events: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[_Union[Session, _Mapping]] = ..., resumed: bool = ..., output_window_bytes: _Optional[int] = ..., output_window_events: _Optional[int] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class SessionDetach(_message.Message):
     __slots__ = []

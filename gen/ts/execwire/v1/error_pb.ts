@@ -137,7 +137,8 @@ export enum ErrorReason {
 
   /**
    * The session does not exist, or belongs to another principal, which is the
-   * same to the caller. NOT_FOUND.
+   * same to the caller. NOT_FOUND. The metadata have "instance_id", as in
+   * GetEnvironment: another one than before means that the server was restarted.
    *
    * @generated from enum value: ERROR_REASON_SESSION_NOT_FOUND = 20;
    */
@@ -194,7 +195,8 @@ export enum ErrorReason {
 
   /**
    * The process does not exist in the session: it never did, or its record was
-   * removed after it closed. NOT_FOUND.
+   * removed after it closed. NOT_FOUND. The metadata have "instance_id", as with
+   * SESSION_NOT_FOUND.
    *
    * @generated from enum value: ERROR_REASON_PROCESS_NOT_FOUND = 30;
    */

@@ -1,0 +1,76 @@
+package integration
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// restart kills the server and starts another one where it listened.
+func (c *command) restart(t testing.TB) *command {
+	t.Helper()
+	c.killServer(t)
+	c.await(t)
+	args := []string{"serve"}
+	for _, d := range []door{unixDoor, tcpDoor, websocketDoor} {
+		args = append(args, "--listen", c.urls[d])
+	}
+	again := newCommand(args...)
+	again.listen(t, 3)
+	return again
+}
+
+// A client of a server that was killed and started again reports that, whatever the
+// grace: the process ended with its server.
+func TestRestartedServerIsReported(t *testing.T) {
+	waits(t)
+	server := serve(t)
+	commands := map[door]*held{}
+	for _, d := range []door{unixDoor, tcpDoor, websocketDoor} {
+		flags := []string{"--id", "by-" + string(d)}
+		if d != websocketDoor {
+			flags = append(flags, "--grace", "1h")
+		}
+		commands[d] = hold(t, server, d, flags...)
+	}
+	c, err := client.Dial(testContext(t), server.urls[tcpDoor])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	started, failed := make(chan string, 1), make(chan error, 1)
+	go func() {
+		_, err := c.Run(testContext(t), client.RunOptions{
+			Grace: new(time.Hour),
+			Process: &execwirev1.StartProcessRequest{Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
+				Direct: &execwirev1.DirectCommand{Argv: shell("exec sleep 1000"), WorkingDirectory: "/", Env: environment()}}}},
+			OnStarted: func(p *execwirev1.Process) { started <- p.GetProcessId() },
+		})
+		failed <- err
+	}()
+	id := <-started
+	session, err := c.AttachSession(testContext(t), client.SessionOptions{Grace: new(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	server.restart(t)
+	for d, h := range commands {
+		if code, said := h.await(t), h.errors.String(); code != 125 || strings.Contains(said, "longer") ||
+			!strings.Contains(said, "the server was restarted; the process by-"+string(d)+" ended with it") {
+			t.Errorf("run through %s ended with %d and %q", d, code, said)
+		}
+	}
+	var lost *client.LostError
+	if err := <-failed; !errors.As(err, &lost) || !lost.Restarted || !errors.Is(err, client.ErrRestarted) || !errors.Is(err, client.ErrLost) ||
+		lost.ProcessID != id {
+		t.Errorf("Run failed with %v", err)
+	}
+	if _, err := session.Next(testContext(t)); !errors.Is(err, client.ErrRestarted) {
+		t.Errorf("the session ended with %v", err)
+	}
+}
