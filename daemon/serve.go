@@ -104,16 +104,22 @@ func ended(cause error) context.Context {
 	return ctx
 }
 
-// drain lets processes finish within the shutdown grace, unless now ends first.
+// drain lets processes finish within the shutdown grace, unless now ends first, and
+// then owners that have lost their connection return for the end of theirs.
 func (d *Daemon) drain(now context.Context) {
 	d.sessions.Drain()
-	if n := d.sessions.Active(); n > 0 && d.opts.OnDrain != nil && now.Err() == nil {
+	if n := d.sessions.Running(); n > 0 && d.opts.OnDrain != nil && now.Err() == nil {
 		d.opts.OnDrain(n)
 	}
 	grace, cancel := context.WithTimeoutCause(now, time.Duration(d.cfg.ShutdownGrace), errors.New("the shutdown grace is over"))
 	defer cancel()
-	err := d.sessions.WaitIdle(grace)
-	if left := d.sessions.Active(); err != nil && left > 0 {
+	err := d.sessions.WaitClosed(grace)
+	if err == nil {
+		returned, cancel := context.WithTimeoutCause(grace, returnTimeout, errNotReturned)
+		defer cancel()
+		err = d.sessions.WaitIdle(returned)
+	}
+	if left := d.sessions.Running(); err != nil && left > 0 {
 		d.opts.Logger.Info("terminating the processes that are left", "processes", left, "reason", err.Error())
 	}
 }

@@ -17,6 +17,9 @@ const (
 	// flushTimeout is how long clients may take to receive the end of their
 	// processes.
 	flushTimeout = 5 * time.Second
+	// returnTimeout is how long an owner that has lost its connection may take to
+	// return for the end of a process that has closed.
+	returnTimeout = 2 * time.Second
 	// handlerTimeout is how long handlers may take to return once their clients
 	// were cut off. They do at once, but for those that hang in the system.
 	handlerTimeout = 2 * time.Second
@@ -28,6 +31,8 @@ const (
 var (
 	// errFlush ends the wait for clients that do not receive it.
 	errFlush = errors.New("clients did not receive the end of their processes in time")
+	// errNotReturned ends the wait for owners that have lost their connection.
+	errNotReturned = errors.New("owners have not returned for the end of their processes in time")
 	// errHandlers ends the wait for handlers that do not return.
 	errHandlers = fmt.Errorf("failed to wait for calls that hang in the system, perhaps on a file system that does not answer: gave up after %v, or %v where processes of this program make them", handlerTimeout, leftTimeout)
 )

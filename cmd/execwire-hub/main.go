@@ -153,6 +153,7 @@ func run(command *cobra.Command, f flags, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer observe.IgnoreHangups(logger)()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	defer context.AfterFunc(ctx, func() {

@@ -44,7 +44,8 @@ behind, however it ends.
 
 The server runs under a guardian, this process: should the server be killed, the
 guardian ends all its processes, and should the guardian be killed, the server
-does. guardian=off does without.
+does. guardian=off does without. SIGTERM and SIGINT stop it, a second one at once;
+SIGHUP is logged and changes nothing.
 
 Clients of gRPC come by grpc://, grpcs:// and unix://, those that speak the
 JSON-RPC of exec-server by ws://, wss:// and stdio. With stdio there is one, at the
@@ -181,8 +182,9 @@ func serveUntilStopped(cfg config.Config, credentials executor.Credentials, logg
 
 // stopSignals returns a context that ends with the first signal to stop, and
 // one that ends with the second. Both end when gone is closed, with
-// errUnguarded. Calling stop gives the signals back.
+// errUnguarded. SIGHUP is ignored and logged. Calling stop gives the signals back.
 func stopSignals(logger *slog.Logger, gone <-chan struct{}) (ctx, now context.Context, stop func()) {
+	heedHangups := observe.IgnoreHangups(logger)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	now, cancelNow := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -211,6 +213,7 @@ func stopSignals(logger *slog.Logger, gone <-chan struct{}) (ctx, now context.Co
 		}
 	}()
 	return ctx, now, func() {
+		heedHangups()
 		signal.Stop(signals)
 		close(signals)
 		<-over

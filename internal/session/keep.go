@@ -76,7 +76,7 @@ func (s *Session) settle(p *Process) {
 	}
 	if !p.rested {
 		p.rested = true
-		s.registry.end()
+		s.registry.processRests()
 	}
 	if s.processes[p.id] == p {
 		s.retain(p)

@@ -69,6 +69,7 @@ func (p *Process) noteClosed() {
 	}
 	p.closed = true
 	s.running--
+	s.registry.processClosed()
 	if s.processes[p.id] == p {
 		s.registry.budget.resize(p, held)
 	}

@@ -94,6 +94,8 @@ type Registry struct {
 	counts   map[string]int      // guarded by mu; leased sessions by principal
 	draining bool                // guarded by mu
 	closed   bool                // guarded by mu; no goroutine begins any more
+	running  int                 // guarded by mu; processes that have not closed
+	quiet    chan struct{}       // guarded by mu; closed when draining and running == 0
 	active   int                 // guarded by mu; processes that were not at rest yet
 	idle     chan struct{}       // guarded by mu; closed when draining and active == 0
 }
@@ -116,6 +118,7 @@ func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 		ending:     make(map[string]*Session),
 		leased:     make(map[string]*Session),
 		counts:     make(map[string]int),
+		quiet:      make(chan struct{}),
 		idle:       make(chan struct{}),
 	}
 }
@@ -155,27 +158,38 @@ func (r *Registry) Drain() {
 	if r.draining {
 		return
 	}
-	r.draining = true
-	r.checkIdle()
+	r.draining = true // starts are refused from here on: neither number rises again
+	if r.running == 0 {
+		close(r.quiet)
+	}
+	if r.active == 0 {
+		close(r.idle)
+	}
 }
+
+// WaitClosed blocks until the registry drains and every process has closed, or
+// until ctx ends, whose cause it then returns.
+func (r *Registry) WaitClosed(ctx context.Context) error { return wait(ctx, r.quiet) }
 
 // WaitIdle blocks until the registry drains, every process has closed and no
 // owner is on its way to take or to fetch its end, or until ctx ends, whose
 // cause it then returns.
-func (r *Registry) WaitIdle(ctx context.Context) error {
+func (r *Registry) WaitIdle(ctx context.Context) error { return wait(ctx, r.idle) }
+
+func wait(ctx context.Context, over <-chan struct{}) error {
 	select {
-	case <-r.idle:
+	case <-over:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// Active returns the number of processes that WaitIdle waits for.
-func (r *Registry) Active() int {
+// Running returns the number of processes that have not closed.
+func (r *Registry) Running() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.active
+	return r.running
 }
 
 // Close drains, ends every process with cause [process.ServerShutdown], waits
@@ -260,6 +274,7 @@ func (r *Registry) begin(s *Session) error {
 	if s.lease == nil {
 		r.defaults[s.principal] = s
 	}
+	r.running++
 	r.active++
 	r.goroutines.Add(1)
 	return nil
@@ -287,18 +302,21 @@ func (r *Registry) conclude(s *Session) {
 	r.ending[s.principal] = s
 }
 
-// end counts a process that is at rest for the first time, or did not start.
-func (r *Registry) end() {
+// processClosed counts a process that has closed, or did not start.
+func (r *Registry) processClosed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.active--
-	r.checkIdle()
+	if r.running--; r.draining && r.running == 0 {
+		close(r.quiet)
+	}
 }
 
-// checkIdle closes idle once there is nothing left to wait for. mu is held.
-// Since starts are refused while draining, active cannot rise again.
-func (r *Registry) checkIdle() {
-	if r.draining && r.active == 0 {
+// processRests counts a process that is at rest for the first time, or did not
+// start.
+func (r *Registry) processRests() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.active--; r.draining && r.active == 0 {
 		close(r.idle)
 	}
 }

@@ -212,7 +212,8 @@ func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grac
 	if err != nil {
 		s.remove(p)
 		s.running--
-		s.registry.end()
+		s.registry.processClosed()
+		s.registry.processRests()
 		s.registry.goroutines.Done()
 		return nil, err
 	}

@@ -296,8 +296,8 @@ func TestDrainRefusesStartsAndWaitsForTheRest(t *testing.T) {
 	f.registry.Drain()
 	_, _, err := f.Start(f.ctx, "q", session.Digest{2}, spec("/bin/true"))
 	wantKind(t, err, session.Draining)
-	if n := f.registry.Active(); n != 1 {
-		t.Errorf("%d processes are active", n)
+	if n := f.registry.Running(); n != 1 {
+		t.Errorf("%d processes run", n)
 	}
 	if err := p.CloseStdin(f.ctx); err != nil {
 		t.Fatal(err)
