@@ -246,6 +246,9 @@ func (s *Server) fromSession(err *session.Error) error {
 	if detail := sessionDetail(err, metadata); detail != nil {
 		details = append(details, detail)
 	}
+	if t.code == codes.ResourceExhausted {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhenFull)})
+	}
 	return failure(t.code, t.reason, metadata, err.Error(), details...)
 }
 
