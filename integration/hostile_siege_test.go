@@ -64,9 +64,10 @@ func attacks() []attack {
 // goroutine.
 type assault struct {
 	testing.TB
-	address string // of the websocket door
-	scale   int    // how much of everything, in tenths of a soak
-	before  int    // waves that were before this one
+	address string    // of the websocket door
+	scale   int       // how much of everything, in tenths of a soak
+	before  int       // waves that were before this one
+	end     time.Time // when nothing is awaited any more; zero is patience
 
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu; dropped at the end of the wave
@@ -129,7 +130,11 @@ func (a *assault) together(n int, step func(i int)) {
 
 // await is eventually for any goroutine.
 func (a *assault) await(what string, holds func() bool) {
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+	deadline := time.Now().Add(patience)
+	if !a.end.IsZero() && a.end.Before(deadline) {
+		deadline = a.end
+	}
+	for ; !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			a.Errorf("waited in vain until %s", what)
 			return
