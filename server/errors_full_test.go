@@ -17,7 +17,7 @@ func TestSessionLimits_NameTheSettingAndWhenToRetry(t *testing.T) {
 			continue
 		}
 		named, retry := "", false
-		for _, detail := range status.Convert(fromSession(&session.Error{Kind: kind, Limit: 7})).Details() {
+		for _, detail := range status.Convert((&Server{}).fromSession(&session.Error{Kind: kind, Limit: 7})).Details() {
 			switch detail := detail.(type) {
 			case *errdetails.QuotaFailure:
 				named = detail.GetViolations()[0].GetSubject()
