@@ -293,8 +293,8 @@ func execServer(t *testing.T, script string) *command {
 // comes to nobody.
 func TestAGuardianPassesSignalsOn(t *testing.T) {
 	server := execServer(t, "")
-	server.send(t, unix.SIGHUP)
-	if code := server.await(t); code != 128+1 || !strings.Contains(server.errors.String(), "signal (hangup)") {
+	server.send(t, unix.SIGQUIT)
+	if code := server.await(t); code != 2 || !strings.Contains(server.errors.String(), "SIGQUIT: quit") {
 		t.Errorf("the guardian ended with %d and %q", code, server.errors.String())
 	}
 	server = execServer(t, "trap '' HUP;")

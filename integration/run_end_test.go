@@ -16,7 +16,8 @@ import (
 // runInvocation is one `execwire run` of a shell script.
 type runInvocation struct {
 	*command
-	mark string // a variable that all processes of the script have
+	mark   string // a variable that all processes of the script have
+	stdout *lockedBuffer
 }
 
 var runMarks atomic.Int64
@@ -26,7 +27,8 @@ var runMarks atomic.Int64
 func startRun(t *testing.T, sleeps int, flags []string, script string) runInvocation {
 	t.Helper()
 	mark := fmt.Sprintf("RUN_MARK=%d-%d", os.Getpid(), runMarks.Add(1))
-	r := runInvocation{command: newCommand(slices.Concat([]string{"run", "--env", mark}, flags, []string{"--", "sh", "-c", script})...), mark: mark}
+	r := runInvocation{command: newCommand(slices.Concat([]string{"run", "--env", mark}, flags, []string{"--", "sh", "-c", script})...), mark: mark, stdout: &lockedBuffer{}}
+	r.Stdout = r.stdout
 	r.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell does
 	r.launch(t)
 	t.Cleanup(func() { // of what is only left if the test has failed
@@ -169,4 +171,45 @@ func TestRun_DescendantHoldsTheOutput_IsWaitedForUnlessAsked(t *testing.T) {
 			t.Errorf("exit code %d, want 5", code)
 		}
 	})
+}
+
+// Nothing is left of a run with a server inside it when it is killed, or its server.
+func TestRun_KilledWithItsServer_LeavesNothing(t *testing.T) {
+	waits(t)
+	const script = `trap "" TERM HUP INT
+setsid sh -c 'setsid sleep 1000 & exec sleep 1000' &
+sleep 1000 & sleep 1000`
+	t.Run("the run", func(t *testing.T) {
+		r := startRun(t, 4, nil, script)
+		r.send(t, unix.SIGKILL)
+		_ = r.await(t)
+		eventually(t, "nothing is left", func() bool { return len(r.processes()) == 0 })
+		eventually(t, "its server has ended", func() bool {
+			return !slices.ContainsFunc(everybody(), func(k kinship) bool {
+				group, err := unix.Getpgid(k.pid)
+				return err == nil && group == r.Process.Pid && !k.dead
+			})
+		})
+	})
+	t.Run("the server", func(t *testing.T) {
+		r := startRun(t, 4, nil, script)
+		r.killServer(t)
+		r.expectEnd(t, 128+9)
+	})
+}
+
+// A key of a terminal reaches the run and its guardian: it counts once.
+func TestRun_InterruptToTheGroup_IsPassedOnOnce(t *testing.T) {
+	waits(t)
+	r := startRun(t, 1, nil, `trap "echo interrupted" INT; trap "exit 7" TERM; sleep 1000 & while :; do wait; done`)
+	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
+		if err := unix.Kill(-r.Process.Pid, sig); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the signal is passed on", func() bool { return sig == unix.SIGTERM || r.stdout.String() != "" })
+	}
+	r.expectEnd(t, 7)
+	if got := r.stdout.String(); got != "interrupted\n" {
+		t.Errorf("stdout is %q", got)
+	}
 }

@@ -144,6 +144,7 @@ func run(command *cobra.Command, f flags, out, errOut io.Writer) error {
 	if err != nil {
 		return &usageError{err}
 	}
+	defer observe.IgnoreHangups(logger)()
 	cfg, err := config.LoadHub(f.config, os.Environ(), func(cfg *config.Hub) { f.lay(command, cfg) })
 	if err != nil {
 		return err
@@ -153,7 +154,6 @@ func run(command *cobra.Command, f flags, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer observe.IgnoreHangups(logger)()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	defer context.AfterFunc(ctx, func() {

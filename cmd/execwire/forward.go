@@ -40,7 +40,7 @@ programs of that user and of root, and of those that EXECWIRE_LOOPBACK_USERS nam
 all of them are then for the server whom this command is. The token is for the hub;
 other servers take it from the clients themselves.
 
-SIGTERM and SIGINT disconnect the clients and end the forward, and so does the end
+SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the forward, and so does the end
 of stdin with --until-stdin-closes, for programs that start it.`,
 		Example: `  execwire forward --hub https://hub.example.org --executor build-1 --token-file ann.token --listen unix:///run/user/1000/build-1.sock
   execwire forward --server grpcs://build.example.org:7420 --listen grpc://127.0.0.1:0 --until-stdin-closes`,
@@ -79,6 +79,7 @@ func forward(command *cobra.Command, flags forwardFlags, std streams) error {
 	if err != nil {
 		return err
 	}
+	defer observe.IgnoreHangups(logger)()
 	server, err := client.NewTransport(flags.connect.server, flags.connect.options()...)
 	if err != nil {
 		return explainTransport(err)

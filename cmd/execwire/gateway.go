@@ -49,7 +49,7 @@ on_behalf_of. Without, all clients are for the server whom the gateway is: give
 them doors of their own if they must not share one.
 
 Settings and flags for the doors are those of serve; the setting listen is not
-looked at. SIGTERM and SIGINT disconnect the clients and end the gateway.`,
+looked at. SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the gateway.`,
 		Example: `  execwire gateway --upstream grpcs://build.example.org:7420 --token-file /etc/execwire/gateway.token
   execwire gateway --upstream unix:///run/execwire.sock --listen stdio`,
 		Args: noArguments,
@@ -90,6 +90,7 @@ func runGateway(command *cobra.Command, flags gatewayFlags, std streams) error {
 	if err != nil {
 		return explainWebsocket(command, err)
 	}
+	defer observe.IgnoreHangups(logger)()
 	config.WarnOfVariables(logger, config.UnknownVariables(os.Environ()))
 	ctx, _, stop := stopSignals(logger, nil)
 	defer stop()

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"runtime/debug"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/daemon"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/process"
 )
 
 type runFlags struct {
@@ -41,7 +46,8 @@ func newRunCommand(std streams) *cobra.Command {
 run exits with its exit code, or with 128+n when signal n killed it.
 
 Without --server (or ` + serverVariable + `) the process runs on this machine, under a
-server inside this program. With --server a lost connection is resumed within the
+server inside this program, which has a guardian as that of execwire serve has: if
+either is killed, the process ends with all its descendants. With --server a lost connection is resumed within the
 grace, and nothing is lost or printed twice.
 
 With --detach run returns when the process runs, and prints its id and nothing
@@ -166,7 +172,11 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if flags.server == daemon.LocalURL {
 		flags.server = "" // and what needs a server elsewhere is refused
 	}
-	process, err := buildProcess(flags, arguments, std)
+	guardian, err := process.Guarded() // before the environment is read
+	if err != nil {
+		return err
+	}
+	request, err := buildProcess(flags, arguments, std)
 	if err != nil {
 		return usageError(command, err)
 	}
@@ -182,17 +192,31 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 			"--no-wait-descendants ends what the process leaves behind: leave out --leave-descendants and --detach, which keep it"))
 	}
 	if flags.detach {
-		return runDetached(command, flags, process, std)
+		return runDetached(command, flags, request, std)
 	}
 	if flags.json {
 		return usageError(command, errors.New("--json is for --detach: otherwise the output is that of the process"))
+	}
+	if flags.server == "" && guardian == nil {
+		if done, err := guardEmbedded(); done {
+			return err
+		}
 	}
 	server, closeServer, err := connect(command.Context(), flags.connectFlags)
 	if err != nil {
 		return explainDial(err)
 	}
+	closeServer = sync.OnceFunc(closeServer)
 	defer closeServer()
-	if err := findWritable(command.Context(), server, flags.confine); err != nil {
+	return underGuardian(command.Context(), guardian, closeServer, func(ctx context.Context, passed <-chan syscall.Signal) error {
+		return runAttended(ctx, server, flags, request, passed, std)
+	})
+}
+
+// runAttended runs the process on a server. passed are the signals that the guardian
+// of this program got.
+func runAttended(ctx context.Context, server *client.Client, flags runFlags, process *execwirev1.StartProcessRequest, passed <-chan syscall.Signal, std streams) error {
+	if err := findWritable(ctx, server, flags.confine); err != nil {
 		return err
 	}
 	options := client.RunOptions{Process: process, Stdout: std.out, Stderr: std.err}
@@ -202,8 +226,8 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if flags.hasGrace {
 		options.Grace = &flags.grace
 	}
-	how := attention{terminal: flags.terminal, stdin: flags.stdin, noWaitDescendants: flags.noWaitDescendants}
-	exit, killed, err := attended(command.Context(), options, how, std, server.Run)
+	how := attention{terminal: flags.terminal, stdin: flags.stdin, noWaitDescendants: flags.noWaitDescendants, passed: passed}
+	exit, killed, err := attended(ctx, options, how, std, server.Run)
 	if err != nil {
 		return explainRun(err, flags)
 	}

@@ -7,16 +7,22 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 // TestExplainRunHintsByWhatWasLost checks that nobody whose command may have run
 // is told that it would have been kept.
 func TestExplainRunHintsByWhatWasLost(t *testing.T) {
-	for started, want := range map[bool]string{true: "--grace", false: "whether the command ran"} {
-		err := explainRun(&client.LostError{ProcessID: "p", Started: started, Err: io.EOF}, runFlags{})
+	gone := (&client.Error{Reason: execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND})
+	for want, lost := range map[string]*client.LostError{
+		"--grace":                 {ProcessID: "p", Started: true, Err: gone},
+		"whether the server runs": {ProcessID: "p", Started: true, Err: io.EOF},
+		"whether the command ran": {ProcessID: "p", Err: io.EOF},
+	} {
+		err := explainRun(lost, runFlags{})
 		var exit *exitError
 		if !errors.As(err, &exit) || exit.code != codeFailed || !strings.Contains(exit.hint, want) {
-			t.Errorf("started %v: got %+v, want a hint about %q", started, err, want)
+			t.Errorf("%+v: got %+v, want a hint about %q", lost, err, want)
 		}
 	}
 }

@@ -44,6 +44,10 @@ type signalling struct {
 
 	got  chan os.Signal
 	over chan struct{}
+	// passed has the signals that the guardian of this program got, and counts, of
+	// signals by number, how many this program and the guardian got; the loop's own.
+	passed <-chan syscall.Signal
+	counts map[syscall.Signal]*[2]int
 	// interrupts are the times of the last SIGINTs, terms those of all SIGTERMs that
 	// count; the loop's own.
 	interrupts, terms []time.Time
@@ -69,6 +73,8 @@ func newSignalling(how attention, std streams, keys *keyboard, giveUp context.Ca
 		got:       make(chan os.Signal, 16),
 		over:      make(chan struct{}),
 		ending:    how.noWaitDescendants,
+		passed:    how.passed,
+		counts:    map[syscall.Signal]*[2]int{},
 	}
 	if how.terminal {
 		s.target = execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND
@@ -104,20 +110,48 @@ func (s *signalling) end() {
 
 func (s *signalling) loop() {
 	defer close(s.over)
-	for sig := range s.got {
-		switch sig {
-		case syscall.SIGPIPE:
-		case syscall.SIGWINCH, syscall.SIGCONT:
-			s.resized()
-		case syscall.SIGINT:
-			s.interrupt()
-		case syscall.SIGTERM:
-			s.term()
-		case syscall.SIGHUP:
-			s.hangUp()
-		default:
-			s.passTerminating(sig.(syscall.Signal))
+	for {
+		select {
+		case sig, open := <-s.got:
+			if !open {
+				return
+			}
+			if sig := sig.(syscall.Signal); s.isAnother(sig, 0) {
+				s.handle(sig)
+			}
+		case sig := <-s.passed:
+			if s.isAnother(sig, 1) {
+				s.handle(sig)
+			}
 		}
+	}
+}
+
+// isAnother reports whether a signal that came to this program (0) or to its guardian
+// (1) has not come to the other before: one for the process group comes to both.
+func (s *signalling) isAnother(sig syscall.Signal, to int) bool {
+	n := s.counts[sig]
+	if n == nil {
+		n = &[2]int{}
+		s.counts[sig] = n
+	}
+	n[to]++
+	return n[to] > n[1-to]
+}
+
+func (s *signalling) handle(sig syscall.Signal) {
+	switch sig {
+	case syscall.SIGPIPE:
+	case syscall.SIGWINCH, syscall.SIGCONT:
+		s.resized()
+	case syscall.SIGINT:
+		s.interrupt()
+	case syscall.SIGTERM:
+		s.term()
+	case syscall.SIGHUP:
+		s.hangUp()
+	default:
+		s.passTerminating(sig)
 	}
 }
 

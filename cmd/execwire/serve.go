@@ -119,8 +119,9 @@ func serve(command *cobra.Command, flags serveFlags, std streams) error {
 		return err
 	}
 	if guardian == nil && cfg.Guardian == "on" {
-		return guard(cfg.Cgroup, flags.untilStdinCloses || has(cfg.Listen, listen.SchemeStdio))
+		return guard(process.Guarding{Cgroups: cfg.Cgroup, ReadsInput: flags.untilStdinCloses || has(cfg.Listen, listen.SchemeStdio)})
 	}
+	defer observe.IgnoreHangups(logger)()
 	config.WarnOfVariables(logger, config.UnknownVariables(os.Environ()))
 	forgetRemoteSecrets(cfg)
 	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, credentials, logger, guardian, flags.untilStdinCloses, std)))
@@ -141,7 +142,7 @@ func tellURLs(cfg config.Config, logger *slog.Logger, out io.Writer) func(url st
 // serveUntilStopped serves until a signal, the end of the guardian, should there be
 // one, or that of stdin, if it is looked at.
 func serveUntilStopped(cfg config.Config, credentials executor.Credentials, logger *slog.Logger, guardian *process.GuardianWatch, untilStdinCloses bool, std streams) error {
-	gone, forget := watchGuardian(guardian)
+	gone, forget := watchGuardian(guardian, func(syscall.Signal) {}) // it has a group of its own
 	defer forget()
 	mem := keepMemory()
 	defer mem.close()
@@ -182,9 +183,8 @@ func serveUntilStopped(cfg config.Config, credentials executor.Credentials, logg
 
 // stopSignals returns a context that ends with the first signal to stop, and
 // one that ends with the second. Both end when gone is closed, with
-// errUnguarded. SIGHUP is ignored and logged. Calling stop gives the signals back.
+// errUnguarded. Calling stop gives the signals back.
 func stopSignals(logger *slog.Logger, gone <-chan struct{}) (ctx, now context.Context, stop func()) {
-	heedHangups := observe.IgnoreHangups(logger)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	now, cancelNow := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -213,7 +213,6 @@ func stopSignals(logger *slog.Logger, gone <-chan struct{}) (ctx, now context.Co
 		}
 	}()
 	return ctx, now, func() {
-		heedHangups()
 		signal.Stop(signals)
 		close(signals)
 		<-over

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"syscall"
 
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/syslimit"
@@ -17,9 +18,9 @@ const guardianThreads = 8
 
 // guard runs the server in a process of its own and stays as its guardian. It
 // ends as the server does.
-func guard(cgroups string, readsInput bool) error {
+func guard(how process.Guarding) error {
 	syslimit.MakeThreads(guardianThreads)
-	code, err := process.Guard(cgroups, readsInput)
+	code, err := process.Guard(how)
 	switch {
 	case code == 0 && err == nil:
 		return nil
@@ -29,16 +30,16 @@ func guard(cgroups string, readsInput bool) error {
 	return &exitError{code: code, err: err}
 }
 
-// watchGuardian closes gone when the guardian is gone, should there be one.
-// Calling forget ends the watch.
-func watchGuardian(guardian *process.GuardianWatch) (gone <-chan struct{}, forget func()) {
+// watchGuardian closes gone when the guardian is gone, should there be one, and
+// calls passed as [process.GuardianWatch.Wait] does. Calling forget ends the watch.
+func watchGuardian(guardian *process.GuardianWatch, passed func(syscall.Signal)) (gone <-chan struct{}, forget func()) {
 	if guardian == nil {
 		return nil, func() {}
 	}
 	lost, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		if guardian.Wait() == nil {
+		if guardian.Wait(passed) == nil {
 			close(lost)
 		}
 	}()

@@ -9,8 +9,10 @@ import (
 )
 
 // IgnoreHangups keeps SIGHUP from ending this program, and logs each one. One that is
-// ignored already, as under nohup, stays so. The function gives the signal back and
-// waits for the log; it may be called once.
+// ignored already, as under nohup, stays so. The function ends the logging and waits
+// for that; the signal stays ignored, so that it does not end a program that is about
+// to end. Call it once, as soon as there is a logger, and the function when nothing is
+// executed any more: what is would inherit the disposition.
 func IgnoreHangups(logger *slog.Logger) (stop func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return func() {}
@@ -24,7 +26,7 @@ func IgnoreHangups(logger *slog.Logger) (stop func()) {
 		}
 	})
 	return func() {
-		signal.Stop(signals)
+		signal.Ignore(syscall.SIGHUP)
 		close(signals)
 		logging.Wait()
 	}

@@ -26,10 +26,23 @@ const (
 // passedOn are the signals that a guardian passes on to its server.
 var passedOn = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 
+// Guarding is how [Guard] runs a server.
+type Guarding struct {
+	// Cgroups is where the server's control groups are, as for [OpenCgroups].
+	Cgroups string
+	// ReadsInput is whether the server reads its standard input.
+	ReadsInput bool
+	// SharesGroup leaves the server in the process group of this process, so that a
+	// shell's job control, keys of a terminal and signals to the group reach both. The
+	// server gets what this process gets of SIGTERM, SIGINT, SIGHUP and SIGQUIT not as
+	// a signal but by [GuardianWatch.Wait], and counts what has reached it as both
+	// once. ReadsInput does not matter then.
+	SharesGroup bool
+}
+
 // Guard runs this program once more, with the same arguments, environment and standard streams, as a server, and
 // makes this process its guardian: whatever descends from the server becomes the guardian's child when the server is
-// gone, however it went, and is killed; so is what is in the server's control groups, which are removed. The argument
-// says where those are, as for [OpenCgroups]. It blocks until then, passing signals on, and returns the code for this process
+// gone, however it went, and is killed; so is what is in the server's control groups, which are removed. It blocks until then, passing signals on, and returns the code for this process
 // to exit with: the server's own, or 128+n if signal n ended it. Beside the code, an error says that a signal did, or
 // what could not be ended; without one, that there was no server.
 //
@@ -37,21 +50,29 @@ var passedOn = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT,
 // signals and reaps all its children. Children that it has from before, as after an exec from a shell with background
 // jobs, are left alone as long as they stay in this process's session.
 //
-// The server finds out by [Guarded] that it has a guardian. It gets a process group of its own, so that the keys of a
-// terminal reach it once, through the guardian. If it reads its standard input, and that is a terminal whose foreground
+// The server finds out by [Guarded] that it has a guardian. Unless it shares this process's group, it gets one of its
+// own, so that the keys of a terminal reach it once, through the guardian. If it then reads its standard input, and that is a terminal whose foreground
 // this process is in, it is given the foreground, because the kernel stops whoever else reads: then the keys reach it
 // themselves, and this process takes the foreground back in the end. Neither can be suspended then.
-func Guard(cgroups string, readsInput bool) (code int, err error) {
+func Guard(how Guarding) (code int, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 0, guardError(fmt.Errorf("cannot become the parent of orphans: %w", err))
 	}
 	signals := make(chan os.Signal, 16)
-	for _, sig := range passedOn {
+	passed := passedOn
+	if how.SharesGroup {
+		passed = passedOn[:4] // the rest end this process, and the server with it
+	}
+	for _, sig := range passed {
 		if !signal.Ignored(sig) { // what nohup made us ignore, the server ignores, too
 			signal.Notify(signals, sig)
 		}
 	}
-	g := &guardian{strangers: map[int]bool{}, foreground: readsInput && inForeground()}
+	g := &guardian{
+		strangers:   map[int]bool{},
+		sharesGroup: how.SharesGroup,
+		foreground:  !how.SharesGroup && how.ReadsInput && inForeground(),
+	}
 	if g.foreground {
 		// Who changes the foreground from the background is stopped, and nobody would let a suspended server go on.
 		signal.Ignore(unix.SIGTTOU, unix.SIGTSTP)
@@ -67,7 +88,7 @@ func Guard(cgroups string, readsInput bool) (code int, err error) {
 	if err != nil {
 		return 0, guardError(err)
 	}
-	if err := g.end(cgroups); err != nil {
+	if err := g.end(how.Cgroups); err != nil {
 		return exitCode(status), guardError(err)
 	}
 	if status.Signaled() {
@@ -98,10 +119,14 @@ func guardError(err error) error {
 type guardian struct {
 	server    int          // its pid
 	pidfd     int          // of the server; never closed, so that late signals meet nobody else
-	pipe      *os.File     // never written to: the server sees its end when this process is gone
+	pipe      *os.File     // has the signals for a server of the same group; it ends with this process
 	strangers map[int]bool // children that were there before the server
 	// foreground is whether the server gets the terminal.
 	foreground bool
+	// sharesGroup is whether the server is in the process group of this process.
+	sharesGroup bool
+	// onlyServers is whether all children of this process come from the server.
+	onlyServers bool
 }
 
 // begin starts the server.
@@ -113,6 +138,7 @@ func (g *guardian) begin() error {
 	for _, child := range children {
 		g.strangers[child.pid] = true
 	}
+	g.onlyServers = g.sharesGroup && len(children) == 0
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return err
@@ -122,7 +148,7 @@ func (g *guardian) begin() error {
 	g.server, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
 		Env:   append(os.Environ(), guardianVariable+"="+strconv.Itoa(guardianPipe)),
 		Files: []uintptr{0, 1, 2, theirs.Fd()},
-		Sys:   &syscall.SysProcAttr{Setpgid: true, Foreground: g.foreground, Ctty: standardInput, PidFD: &g.pidfd},
+		Sys:   &syscall.SysProcAttr{Setpgid: !g.sharesGroup, Foreground: g.foreground, Ctty: standardInput, PidFD: &g.pidfd},
 	})
 	if err != nil {
 		_ = ours.Close()
@@ -148,6 +174,10 @@ func takeForeground() { _ = unix.IoctlSetPointerInt(standardInput, unix.TIOCSPGR
 // pass passes signals on.
 func (g *guardian) pass(signals <-chan os.Signal) {
 	for sig := range signals {
+		if g.sharesGroup {
+			_, _ = g.pipe.Write([]byte{byte(sig.(syscall.Signal))}) // fails when the server is gone
+			continue
+		}
 		_ = unix.PidfdSendSignal(g.pidfd, sig.(syscall.Signal), nil, 0)
 	}
 }

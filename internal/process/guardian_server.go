@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,18 +41,26 @@ func isPipe(fd int) bool {
 	return unix.Fstat(fd, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFIFO
 }
 
-// GuardianWatch notices the end of the guardian.
+// GuardianWatch notices the end of the guardian, and the signals that it got.
 type GuardianWatch struct {
-	file *os.File // the reading end of a pipe that nobody writes to, and nobody but the guardian could
+	file *os.File // the reading end of a pipe that nobody but the guardian could write to
 }
 
 // Wait blocks until the guardian is gone, and then returns nil, or until Close, and then returns [os.ErrClosed].
-func (w *GuardianWatch) Wait() error {
-	_, err := w.file.Read(make([]byte, 1))
-	if err == nil || errors.Is(err, io.EOF) {
-		return nil
+// Meanwhile it calls passed with each signal that a guardian of the same process group has got; passed must not block.
+func (w *GuardianWatch) Wait(passed func(syscall.Signal)) error {
+	for buf := make([]byte, 16); ; {
+		n, err := w.file.Read(buf)
+		for _, sig := range buf[:n] {
+			passed(syscall.Signal(sig))
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return os.ErrClosed
+		}
 	}
-	return os.ErrClosed
 }
 
 // Close ends the watch, and the Wait that is under way. Closing again does nothing.

@@ -49,7 +49,8 @@ func hasChildren() bool {
 }
 
 // leftovers lists the children that come from the server. What a server starts has a session of its own, and nobody
-// ever comes back from there into this one. Until it has, it is in the server's process group.
+// ever comes back from there into this one. Until it has, it is in the server's process group; where that is this
+// process's own, all children are the server's, unless there were some before.
 func (g *guardian) leftovers() (left []procStat, err error) {
 	children, err := ownChildren()
 	if err != nil {
@@ -60,7 +61,7 @@ func (g *guardian) leftovers() (left []procStat, err error) {
 		return nil, err
 	}
 	for _, child := range children {
-		if !g.strangers[child.pid] && (child.session != session || child.group == g.server) {
+		if !g.strangers[child.pid] && (child.session != session || child.group == g.server || g.onlyServers) {
 			left = append(left, child)
 		}
 	}

@@ -20,7 +20,7 @@ func init() {
 	testproc.Register("killed-in-a-fork", func([]string) int {
 		watch, err := Guarded()
 		if err == nil && watch == nil {
-			_, _ = Guard("off", false)
+			_, _ = Guard(Guarding{Cgroups: "off"})
 			return 0
 		}
 		// As a child is between the fork and setsid.
