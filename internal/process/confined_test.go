@@ -170,7 +170,7 @@ func TestStartsOfConfinedProcessesFail(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		cgroups := withCgroups(t)
 		s := newSupervisor(t, Config{AdoptOrphans: true, Cgroups: cgroups})
-		everything, system := confine(readOnly), confine(onlySystem)
+		everything, system, nothing := confine(readOnly), confine(onlySystem), confine(sandbox.Policy{})
 		before := descriptors(t)
 		for name, tt := range map[string]struct {
 			spec Spec
@@ -181,6 +181,7 @@ func TestStartsOfConfinedProcessesFail(t *testing.T) {
 			"no program":        {confined(Spec{Argv: []string{dir + "/text"}, Cwd: "/"}, everything), NotExecutable},
 			"directory":         {confined(Spec{Argv: []string{dir}, Cwd: "/"}, everything), NotExecutable},
 			"not granted":       {confined(Spec{Argv: []string{hidden + "/true"}, Cwd: "/"}, system), ProgramNotFound},
+			"nothing granted":   {confined(Spec{Argv: []string{"/bin/true"}, Cwd: "/"}, nothing), ProgramNotFound},
 			"missing directory": {confined(Spec{Argv: []string{"true"}, Cwd: dir + "/missing"}, everything), BadWorkingDirectory},
 			"long argument":     {confined(Spec{Argv: []string{"true", strings.Repeat("x", 3<<20)}, Cwd: "/"}, everything), ArgumentListTooLong},
 		} {

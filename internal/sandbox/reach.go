@@ -126,9 +126,9 @@ func mustBeDirectory(path string) error {
 }
 
 // visible reports whether a path without links may be looked at: it can be read, something below it can, or it is a link
-// on the way to what can, or above one.
+// on the way to what can, or above one. The root always is: it exists on every machine and in every sandbox.
 func (p *Plan) visible(path string) bool {
-	if p.Access(path) >= AccessRead {
+	if path == "/" || p.Access(path) >= AccessRead {
 		return true
 	}
 	for at, r := range p.rules {
