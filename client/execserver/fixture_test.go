@@ -49,7 +49,7 @@ func newGateway(t testing.TB) *gatewayServer {
 			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
 			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute,
 			Watches: 1000, AwaitedPaths: 10_000, WatchedDirectories: 10_000, WatchPending: 1 << 20,
-			ReadFile: 1 << 20, FileHandles: 100, FileHandleIdle: time.Minute, Uploads: 100, UploadRetention: time.Minute,
+			ReadFile: 1 << 20, FileHandles: 100, FileHandleIdle: time.Minute, Uploads: 100, AbandonedUploads: 100, UploadRetention: time.Minute,
 			FileHelpers: 8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
 		},
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },

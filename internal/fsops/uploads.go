@@ -310,7 +310,7 @@ func (s *Uploads) complete(u *Upload, replaced Replaced) {
 			oldest = other
 		}
 	}
-	if completed >= s.abandoned {
+	if oldest != nil && completed >= s.abandoned {
 		s.drop(oldest) // which has nothing to be released
 	}
 	s.mu.Unlock()
