@@ -212,7 +212,7 @@ func (f *family) survey() (d *division, judged bool, number uint64, err error) {
 	}
 	f.ours = nil
 	for k := range f.kin {
-		s.claims = append(s.claims, claim{kin: k, reaped: k.reaped, deserted: k.deserted, over: k.over})
+		s.claims = append(s.claims, claim{kin: k, reaped: k.reaped, deserted: k.deserted, over: k.over, forgotten: k.gone != 0})
 	}
 	inspect := f.groupsToInspect()
 	f.mu.Unlock()

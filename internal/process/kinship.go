@@ -21,6 +21,7 @@ type kin struct {
 type claim struct {
 	*kin
 	reaped, deserted, over bool
+	forgotten              bool // its control group may be another's by now
 }
 
 // survey is all that tells whose descendant each process is.
@@ -239,12 +240,19 @@ func (d *divider) suspects(p procStat) (found []claim) {
 }
 
 // convict finds the one whom the evidence names, if it does: by the cgroup, or else by a pipe or terminal that was made
-// for it. Of two the later one counts: terminals are numbered anew.
+// for it. Control groups are used again: that of a living process outweighs the same one of a forgotten process. Of two
+// streams the later one counts: terminals are numbered anew.
 func convict(e evidence, suspects []claim) (found *kin) {
 	for _, c := range suspects {
 		if c.cgroup != "" && (e.cgroup == c.cgroup || strings.HasPrefix(e.cgroup, c.cgroup+"/")) {
-			return c.kin
+			found = c.kin
+			if !c.forgotten {
+				return found
+			}
 		}
+	}
+	if found != nil {
+		return found
 	}
 	for _, c := range suspects {
 		if sharesStream(c.streams, e.streams) && (found == nil || found.forked < c.forked) {

@@ -319,3 +319,13 @@ func pids(list []procStat) []int {
 	}
 	return slices.Sorted(maps.Keys(set))
 }
+
+func TestReusedControlGroupBelongsToItsPresentProcess(t *testing.T) {
+	former := claim{kin: &kin{pid: 100, forked: 1000, cgroup: "/base/1"}, over: true, forgotten: true}
+	present := claim{kin: &kin{pid: 200, forked: 1000, cgroup: "/base/1"}}
+	for _, suspects := range [][]claim{{former, present}, {present, former}} {
+		if got := convict(evidence{cgroup: "/base/1"}, suspects); got != present.kin {
+			t.Errorf("an orphan in the group is attributed to process %d, want %d", got.pid, present.pid)
+		}
+	}
+}
