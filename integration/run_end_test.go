@@ -213,3 +213,15 @@ func TestRun_InterruptToTheGroup_IsPassedOnOnce(t *testing.T) {
 		t.Errorf("stdout is %q", got)
 	}
 }
+
+// A process that ends leaves its control group to the next one, and nothing else: what
+// the next one leaves in the background is waited for.
+func TestRun_OrphanInAReusedControlGroup_IsNotKilled(t *testing.T) {
+	server := serve(t)
+	for range 15 {
+		got := run(t, nil, server.through(unixDoor, "--", "sh", "-c", `(setsid sh -c "echo begun; sleep 0.1; echo slept" &)`)...)
+		if want := (result{stdout: "begun\nslept\n"}); got != want {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+	}
+}
