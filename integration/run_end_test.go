@@ -138,7 +138,7 @@ func TestRun_SignalAsByTimeout_IsPassedOnOnce(t *testing.T) {
 	})
 }
 
-// Without a signal run waits for whoever holds the output, as ssh does.
+// Without a signal run waits until the output has ended, as ssh does.
 func TestRun_DescendantHoldsTheOutput_IsWaitedForUnlessAsked(t *testing.T) {
 	waits(t)
 	const script = "echo before; (until [ -e %[1]s ]; do sleep 0.01; done; echo after) & exit 5"

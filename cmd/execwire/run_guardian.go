@@ -16,7 +16,7 @@ import (
 var errRunUnguarded = errors.New("the guardian was killed")
 
 // unguardedPatience is how long a run may take to end once its guardian is gone and
-// its processes have been ended: whoever reads its output may not.
+// its processes have been ended: it blocks where nobody reads its output.
 const unguardedPatience = time.Second
 
 // guardEmbedded runs this program once more, under this process as its guardian, if
@@ -43,7 +43,7 @@ func underGuardian(
 	gone, forget := watchGuardian(guardian, func(sig syscall.Signal) {
 		select {
 		case passed <- sig:
-		default: // more than anybody can have meant
+		default: // the run has more of them than it can take
 		}
 	})
 	over := make(chan struct{})
