@@ -260,7 +260,7 @@ func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), curren
 		case entry, more := <-watch.Updates():
 			switch {
 			case !more:
-				return errWatchEnded
+				return watchEnded(ctx)
 			case entry == nil:
 				current()
 			case entry.Key() == probeKey:
@@ -274,11 +274,20 @@ func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), curren
 				change(rendezvous.Change{Record: record, Revision: entry.Revision()})
 			}
 		case <-restarted:
-			return errWatchEnded
+			return watchEnded(ctx)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// watchEnded returns why a watch has ended: because of ctx, whose end ends the
+// subscription too and may be noticed second, or else because of the server.
+func watchEnded(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errWatchEnded
 }
 
 var errWatchEnded = errors.New("the embedded NATS server has ended the watch")

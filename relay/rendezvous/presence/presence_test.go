@@ -100,6 +100,21 @@ func TestRecordsAreChangedByRevision(t *testing.T) {
 	})
 }
 
+// The end of ctx ends the subscription, too: a watch that finds both at once has ended
+// by ctx. The pause lets the library end it; a right Watch passes with any.
+func TestWatch_EndsWithItsContext_WhateverEndsFirst(t *testing.T) {
+	each(t, func(t *testing.T, p rendezvous.Presence) {
+		over := errors.New("over")
+		for range 40 {
+			ctx, cancel := context.WithCancelCause(soon(t))
+			err := p.Watch(ctx, func(rendezvous.Change) {}, func() { cancel(over); time.Sleep(2 * time.Millisecond) })
+			if !errors.Is(err, over) {
+				t.Fatalf("the watch ended with %v, want the cause of its context", err)
+			}
+		}
+	})
+}
+
 // records are those that a watch begins with.
 func records(t *testing.T, p rendezvous.Presence) map[string]rendezvous.Record {
 	t.Helper()
