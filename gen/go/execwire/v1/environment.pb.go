@@ -435,7 +435,8 @@ type ServerLimits struct {
 	FileHandlesPerSession uint64 `protobuf:"varint,30,opt,name=file_handles_per_session,json=fileHandlesPerSession,proto3" json:"file_handles_per_session,omitempty"`
 	// How long a handle of a default session stays open without being used.
 	FileHandleIdleTime *durationpb.Duration `protobuf:"bytes,31,opt,name=file_handle_idle_time,json=fileHandleIdleTime,proto3" json:"file_handle_idle_time,omitempty"`
-	// Unfinished uploads of one principal that can be gone on with.
+	// Uploads with an id that one principal may send at once. Those whose stream has
+	// ended do not count: the oldest of them give way.
 	UploadsPerPrincipal uint64 `protobuf:"varint,32,opt,name=uploads_per_principal,json=uploadsPerPrincipal,proto3" json:"uploads_per_principal,omitempty"`
 	// How long an upload is kept that no stream goes on with.
 	UploadRetention *durationpb.Duration `protobuf:"bytes,33,opt,name=upload_retention,json=uploadRetention,proto3" json:"upload_retention,omitempty"`

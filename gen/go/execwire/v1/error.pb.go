@@ -268,8 +268,8 @@ const (
 	// The session has as many handles as it may; metadata "limit" says how many.
 	// Close one. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_FILE_HANDLES ErrorReason = 92
-	// The principal has as many unfinished uploads as it may have; metadata "limit"
-	// says how many. RESOURCE_EXHAUSTED.
+	// The principal sends as many uploads at once as it may; metadata "limit" says how
+	// many, and RetryInfo when to try again. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS ErrorReason = 93
 	// What was to be removed, renamed or replaced has something mounted on it, or in
 	// it, whose content is not touched. A file that is mounted, as containers have

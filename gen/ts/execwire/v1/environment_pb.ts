@@ -391,7 +391,8 @@ export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   fileHandleIdleTime?: Duration | undefined;
 
   /**
-   * Unfinished uploads of one principal that can be gone on with.
+   * Uploads with an id that one principal may send at once. Those whose stream has
+   * ended do not count: the oldest of them give way.
    *
    * @generated from field: uint64 uploads_per_principal = 32;
    */

@@ -651,8 +651,8 @@ export enum ErrorReason {
   TOO_MANY_FILE_HANDLES = 92,
 
   /**
-   * The principal has as many unfinished uploads as it may have; metadata "limit"
-   * says how many. RESOURCE_EXHAUSTED.
+   * The principal sends as many uploads at once as it may; metadata "limit" says how
+   * many, and RetryInfo when to try again. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_UPLOADS = 93;
    */
