@@ -5,6 +5,7 @@ package testproc
 import (
 	"fmt"
 	"os"
+	"syscall"
 )
 
 // marker is the argument that turns a test binary into a program of this package.
@@ -36,9 +37,9 @@ func Main() {
 	program, ok := programs[os.Args[2]]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "testproc: no program named %q\n", os.Args[2])
-		os.Exit(125)
+		syscall.Exit(125)
 	}
-	os.Exit(program(os.Args[3:]))
+	syscall.Exit(program(os.Args[3:])) // os.Exit waits a second with the race detector, whatever the environment lacks
 }
 
 // Argv returns the command line of a program. Its first element is the absolute path of the test binary.
