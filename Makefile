@@ -93,8 +93,8 @@ reference: ## install the reference by npm and do all with it that the SDK does
 # of the relay in a million scenarios.
 SOAK_DURATION ?= 1h
 .PHONY: soak
-soak: ## make every attack on a server at full size, all at once for an hour, and a million relay scenarios
-	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^TestHostile' ./integration
+soak: ## make every attack on a server at full size, all at once for an hour, ten thousand kills, and a million relay scenarios
+	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestHostile|TestRoundsOfKilling)' ./integration ./internal/process
 	EXECWIRE_SOAK_DURATION=$(SOAK_DURATION) go test -timeout 3h -v -run '^TestHostileSoak$$' ./integration
 	EXECWIRE_RELAY_RUNS=1000000 go test -timeout 90m -v -run '^Test(EveryMessageOnceAndInOrder|PlainPeers|SilenceEndsStreams)$$' ./relay
 

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -45,9 +46,12 @@ func round(ctx context.Context, t *testing.T, s *Supervisor, n int) {
 
 // TestRoundsOfKillingLeaveNothing starts and kills over and over. At its end nothing may be left, of no kind.
 func TestRoundsOfKillingLeaveNothing(t *testing.T) {
-	rounds := 10_000
-	if testing.Short() {
+	rounds := 2_000
+	switch {
+	case testing.Short():
 		rounds = 400
+	case os.Getenv("EXECWIRE_SOAK") != "":
+		rounds = 10_000
 	}
 	leakcheck.Check(t)
 	c := withCgroups(t)
