@@ -71,8 +71,7 @@ func expectCountsThrough(t *testing.T, forward *command, cutting func(time.Durat
 	}
 }
 
-// Clients that come while the server is away are let go, and served when it is
-// back.
+// A client that comes while the server is away is served once it is back.
 func TestAForwardOutlivesItsServer(t *testing.T) {
 	server := serve(t)
 	forward := newForward(t, "--server", server.urls[tcpDoor])
@@ -81,12 +80,13 @@ func TestAForwardOutlivesItsServer(t *testing.T) {
 	}
 	server.send(t, unix.SIGTERM)
 	server.await(t)
-	if got := run(t, nil, forward.through(unixDoor, "--", "true")...); got.code != 125 {
-		t.Errorf("without a server: %+v", got)
-	}
+	early := newCommand(append(forward.through(unixDoor, "--"), shell("echo early; exit 5")...)...)
+	early.Stdout = &lockedBuffer{}
+	early.launch(t)
+	eventually(t, "the forward has no server for it", func() bool { return strings.Contains(forward.errors.String(), "refused") })
 	again := newCommand("serve", "--listen", server.urls[tcpDoor])
 	again.listen(t, 1)
-	if got := run(t, nil, append(forward.through(unixDoor, "--"), shell("echo again")...)...); got != (result{stdout: "again\n"}) {
-		t.Errorf("with another server: %+v", got)
+	if code, out := early.await(t), early.Stdout.(*lockedBuffer).String(); code != 5 || out != "early\n" {
+		t.Errorf("with another server: %d, %q, %s", code, out, early.errors.String())
 	}
 }
