@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +17,14 @@ type DirectoryInUseError struct {
 func (e *DirectoryInUseError) Error() string {
 	return fmt.Sprintf("another hub keeps its files in %s: stop it, or use another directory", e.Directory)
 }
+
+// lockName is the file in a directory whose lock its server holds. lockMode lets no process
+// open it for reading: a lock needs it open, and programs that may only read must not
+// keep a hub from starting.
+const (
+	lockName = "execwire-hub.lock"
+	lockMode = 0o200
+)
 
 // claim makes the directory if it is not there, or one that is removed in the end
 // if none is named, and locks it: two servers would write over each other's files.
@@ -30,7 +39,7 @@ func (n *NATS) claim(directory string) (string, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return "", err
 	}
-	if n.lock, err = os.Open(directory); err != nil {
+	if n.lock, err = os.OpenFile(filepath.Join(directory, lockName), os.O_WRONLY|os.O_CREATE, lockMode); err != nil {
 		return "", err
 	}
 	switch err := unix.Flock(int(n.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); {

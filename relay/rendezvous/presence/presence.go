@@ -66,7 +66,7 @@ type NATS struct {
 	guarding       sync.WaitGroup
 	storeDirectory string
 	scratch        string   // removed in the end; empty if there is nothing to remove
-	lock           *os.File // the directory, which is locked as long as this is open
+	lock           *os.File // of the directory, which is locked as long as this is open
 }
 
 var _ rendezvous.Presence = (*NATS)(nil)

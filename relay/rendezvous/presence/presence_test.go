@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/relay/rendezvous"
@@ -312,4 +315,35 @@ func TestADirectoryIsForOneServer(t *testing.T) {
 	if _, err := first.Put(soon(t), record("a", 1), 0); err != nil {
 		t.Errorf("the first one keeps nothing any more: %v", err)
 	}
+}
+
+// A program of the same user that may only read holds locks on all it can open, and
+// does not keep a hub from starting.
+func TestDirectory_LockedByAReader_IsOpened(t *testing.T) {
+	dir := t.TempDir()
+	first, err := presence.Open(soon(t), presence.Options{Directory: dir})
+	if err == nil {
+		err = first.Close() // the files are there
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := entry.Info(); err != nil || info.Mode().Perm()&0o400 == 0 { // root could open it anyway
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		return unix.Flock(int(file.Fd()), unix.LOCK_EX)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(t, presence.Options{Directory: dir})
 }
