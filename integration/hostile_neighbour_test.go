@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,6 +21,13 @@ type neighbour struct {
 func moveIn(t testing.TB, address string) *neighbour {
 	t.Helper()
 	return &neighbour{rpcClient: websocketClient(t, address).initialize(""), dir: t.TempDir()}
+}
+
+// moveInAs opens the session of a neighbour with a header of the upgrade, and its
+// directory.
+func moveInAs(t testing.TB, address string, header http.Header, dir string) *neighbour {
+	t.Helper()
+	return &neighbour{rpcClient: dialWebsocket(t, address, header, nil).initialize(""), dir: dir}
 }
 
 // besieged works while a wave of an attack on its door goes on, and returns how

@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"runtime"
 	"strings"
@@ -64,10 +65,11 @@ func attacks() []attack {
 // goroutine.
 type assault struct {
 	testing.TB
-	address string    // of the websocket door
-	scale   int       // how much of everything, in tenths of a soak
-	before  int       // waves that were before this one
-	end     time.Time // when nothing is awaited any more; zero is patience
+	address string      // of the websocket door
+	header  http.Header // of upgrades; nil adds nothing
+	scale   int         // how much of everything, in tenths of a soak
+	before  int         // waves that were before this one
+	end     time.Time   // when nothing is awaited any more; zero is patience
 
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu; dropped at the end of the wave
@@ -155,7 +157,7 @@ func (a *assault) connect() (net.Conn, bool) {
 
 // raider opens a websocket.
 func (a *assault) raider() (*raider, bool) {
-	link, err := upgrade(a.address, nil)
+	link, err := upgrade(a.address, a.header)
 	if err != nil {
 		a.Errorf("failed to open a websocket: %v", err)
 		return nil, false

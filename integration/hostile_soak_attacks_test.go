@@ -1,0 +1,187 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/client"
+)
+
+// soakAttack is an attack by a principal.
+type soakAttack struct {
+	wave   func(*assault)
+	header http.Header
+}
+
+// soakHold is how long an attacker keeps what it has taken.
+const soakHold = time.Second
+
+// hold waits, but not beyond the end.
+func (a *assault) hold() { time.Sleep(min(soakHold, time.Until(a.end))) }
+
+// soakAttacks are the attacks of which each goes on for itself: all that there are one
+// by one, and those that only count beside others or take what the system has.
+func soakAttacks(t testing.TB, s *soakServer) (all []soakAttack) {
+	for _, one := range attacks() {
+		all = append(all, soakAttack{wave: one.wave}) // by loopback
+	}
+	for i := range soakAttackers {
+		name := fmt.Sprint("attacker-", i)
+		header := s.header(t, name)
+		all = append(all,
+			soakAttack{unfinishedMessages, header},
+			soakAttack{retainedProcesses, header},
+			soakAttack{heldSessions, header},
+			soakAttack{func(a *assault) { s.abandonUploads(a, name) }, nil},
+		)
+	}
+	return append(all,
+		soakAttack{func(a *assault) { s.runAs(a, "attacker-0", soakBomb) }, nil},
+		soakAttack{func(a *assault) { s.runAs(a, "attacker-1", soakInstances) }, nil},
+		soakAttack{func(a *assault) { s.runAs(a, "attacker-2", soakWatches) }, nil},
+		soakAttack{func(a *assault) { s.stoppedClients(a, "attacker-3") }, nil},
+	)
+}
+
+// unfinishedMessages begins large messages, and sends nothing more.
+func unfinishedMessages(a *assault) {
+	part := maskedFrame(opText, []byte(strings.Repeat(" ", largeBytes)))
+	part[0] &^= 0x80 // more is to come
+	a.together(a.times(40), func(int) {
+		if r, ok := a.raider(); ok {
+			_ = r.raw(part)
+		}
+	})
+	a.hold()
+}
+
+// retainedProcesses says something by processes that then wait, on sessions which are
+// kept.
+func retainedProcesses(a *assault) {
+	a.together(a.times(10), func(int) {
+		r, ok := a.settled()
+		if !ok {
+			return
+		}
+		for i := range 30 {
+			text := requestText(i+1, "process/start", startOf(fmt.Sprint(i), shell("head -c 100000 /dev/zero; exec sleep 1000"), nil))
+			if err := r.send([]byte(text)); err != nil {
+				return
+			}
+		}
+		_, _ = r.answers(30)
+	})
+	a.hold()
+}
+
+// heldSessions has as many sessions as a principal may have, and their connections.
+func heldSessions(a *assault) {
+	a.together(a.times(60), func(int) { a.settled() })
+	a.hold()
+}
+
+// slowReader gives a part of a file, and then nothing until it ends.
+type slowReader struct {
+	ctx  context.Context
+	left int
+}
+
+func (r *slowReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		<-r.ctx.Done()
+		return 0, context.Cause(r.ctx)
+	}
+	n := min(len(p), r.left)
+	r.left -= n
+	return n, nil
+}
+
+var errAbandoned = errors.New("the upload is abandoned")
+
+// abandonUploads begins uploads with an id, and leaves them.
+func (s *soakServer) abandonUploads(a *assault, principal string) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	c, err := client.Dial(ctx, s.urls[tcpDoor], client.WithTokenFile(s.tokens[principal]))
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	time.AfterFunc(min(soakHold, time.Until(a.end)), func() { cancel(errAbandoned) })
+	a.together(a.times(60), func(i int) {
+		path := filepath.Join(s.dir, "own", "uploads", fmt.Sprint(principal, i))
+		_, _ = c.Upload(ctx, path, &slowReader{ctx, 200_000}, client.UploadOptions{ID: fmt.Sprint(a.before, i)})
+	})
+}
+
+// Programs that take what the system has, within bounds of their own.
+const (
+	// soakBomb forks as often as a bound of its own lets it, which is above what
+	// its user has, and below what the user of the server may have.
+	soakBomb = `import os, resource, time
+end = time.monotonic() + 5
+resource.setrlimit(resource.RLIMIT_NPROC, (1200, 1200))
+while time.monotonic() < end:
+    try:
+        os.fork()
+    except OSError:
+        time.sleep(0.1)`
+	// soakInstances takes all inotify instances of its user.
+	soakInstances = `import ctypes, time
+init = ctypes.CDLL(None).inotify_init
+while init() >= 0: pass
+time.sleep(1000)`
+	// soakWatches takes epoll watches, as many as its descriptors let it, which is
+	// not all.
+	soakWatches = `import select, os, time
+files = [os.pipe()[0] for _ in range(100)]
+for _ in range(100):
+    e = select.epoll()
+    files.append(e)
+    for f in files[:100]: e.register(f)
+time.sleep(1000)`
+)
+
+// runAs runs a program for a time, confined but for the bomb, and ends it.
+func (s *soakServer) runAs(a *assault, principal, program string) {
+	args := []string{"run", "--server", s.urls[tcpDoor], "--token-file", s.tokens[principal]}
+	if program != soakBomb {
+		args = append(args, "--sandbox", "read-only")
+	}
+	s.forATime(a, append(args, "--", "/usr/bin/python3", "-c", program), unix.SIGTERM, 4*soakHold)
+}
+
+// forATime runs the command, sends it a signal when its time is over and then kills
+// it.
+func (s *soakServer) forATime(a *assault, args []string, signal unix.Signal, howLong time.Duration) {
+	cmd := exec.Command(execwire, args...)
+	cmd.Dir = "/"
+	for name, value := range environment() {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	if cmd.Start() != nil {
+		return
+	}
+	time.Sleep(min(howLong, time.Until(a.end)))
+	_ = cmd.Process.Signal(signal)
+	a.hold()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// stoppedClients are stopped while much is said to them, and killed.
+func (s *soakServer) stoppedClients(a *assault, principal string) {
+	a.together(a.times(10), func(int) {
+		args := []string{"run", "--server", s.urls[tcpDoor], "--token-file", s.tokens[principal], "--", "/bin/sh", "-c", "head -c 100000000 /dev/zero"}
+		s.forATime(a, args, unix.SIGSTOP, soakHold/10)
+	})
+}
