@@ -84,7 +84,7 @@ func (s *coreStreams) reserve(asked *coreStream) (wanted bool, failed *jsonrpc.E
 		return false, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "stream `%s` already exists", shorten(asked.id))
 	case len(s.byID) >= maxStreams:
 		return false, &jsonrpc.Error{Code: jsonrpc.CodeLimitReached, Message: fmt.Sprintf("at most %d streams may be open per connection", maxStreams),
-			Data: map[string]any{"limit": maxStreams}}
+			Data: map[string]any{"limit": maxStreams, retryMember: retryWhenFull.Milliseconds()}}
 	case s.byID == nil:
 		s.byID = make(map[string]*coreStream)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -97,22 +98,43 @@ func dataOf(err error) any {
 	if info == nil {
 		return nil
 	}
-	data := maps.Clone(info.GetMetadata())
-	if data == nil {
-		data = make(map[string]string, 1)
+	data := make(map[string]any, len(info.GetMetadata())+2)
+	for name, value := range info.GetMetadata() {
+		data[name] = value
 	}
 	delete(data, "subject")
 	data["reason"] = info.GetReason()
-	if isInSandbox(data["field"]) {
+	if field, ok := data["field"].(string); ok && isInSandbox(field) {
 		data["field"] = "sandbox" // whose shape was another
+	}
+	if after, ok := retryAfter(err); ok {
+		data[retryMember] = after.Milliseconds()
 	}
 	return coreData{members: data, failed: err}
 }
 
+// retryMember is the member of the data of an error that says after how many
+// milliseconds the same request may succeed.
+const retryMember = "retryAfterMs"
+
+// retryWhenFull is when to retry what the gateway refuses because of what it has
+// already.
+const retryWhenFull = time.Second
+
+// retryAfter is when the core says to retry.
+func retryAfter(err error) (after time.Duration, ok bool) {
+	for _, detail := range status.Convert(err).Details() {
+		if info, is := detail.(*errdetails.RetryInfo); is {
+			return info.GetRetryDelay().AsDuration(), true
+		}
+	}
+	return 0, false
+}
+
 // coreData is the data of an error of the core. It is written as its members, which
-// are the reason and what the core said with it.
+// are the reason, what the core said with it, and when to retry.
 type coreData struct {
-	members map[string]string
+	members map[string]any
 	failed  error
 }
 
@@ -126,10 +148,7 @@ func (c *connection) inFull(failed *jsonrpc.Error) *jsonrpc.Error {
 	if !ok || !c.asksCore {
 		return failed
 	}
-	members := make(map[string]any, len(data.members)+1)
-	for name, value := range data.members {
-		members[name] = value
-	}
+	members := maps.Clone(data.members)
 	members["status"] = coreMessage{status.Convert(data.failed).Proto()}
 	full := *failed
 	full.Data = members
@@ -212,7 +231,8 @@ func tooManyProcesses(err error) *jsonrpc.Error {
 	const setting = "max_processes_per_connection"
 	limit := coreInfo(err).GetMetadata()["limit"]
 	failure := failureWith(err, "too many processes of this connection run: at most "+limit+" may ("+setting+")")
-	failure.Data = map[string]any{"reason": coreInfo(err).GetReason(), "setting": setting, "limit": limit}
+	failure.Data = map[string]any{"reason": coreInfo(err).GetReason(), "setting": setting, "limit": limit,
+		retryMember: retryWhenFull.Milliseconds()}
 	return failure
 }
 

@@ -110,6 +110,6 @@ func responseTooLarge(limit int) *jsonrpc.Error {
 		Code: jsonrpc.CodeLimitReached,
 		Message: "http/request response bodies that are answered whole take more than " + strconv.Itoa(limit) + " bytes on this connection (" +
 			setting + "): ask for it with streamResponse",
-		Data: map[string]any{"setting": setting, "limit": limit},
+		Data: map[string]any{"setting": setting, "limit": limit, retryMember: retryWhenFull.Milliseconds()},
 	}
 }

@@ -72,7 +72,7 @@ func budgetReached() *jsonrpc.Error {
 	return &jsonrpc.Error{
 		Code:    jsonrpc.CodeLimitReached,
 		Message: "the requests of all connections take too much memory together: send it again later, or raise " + incomingTotal,
-		Data:    map[string]any{"setting": incomingTotal},
+		Data:    map[string]any{"setting": incomingTotal, retryMember: retryWhenFull.Milliseconds()},
 	}
 }
 
@@ -80,7 +80,7 @@ func limitReached(setting string, limit int, what string) *jsonrpc.Error {
 	return &jsonrpc.Error{
 		Code:    jsonrpc.CodeLimitReached,
 		Message: "too many " + what + " on this connection: at most " + strconv.Itoa(limit) + " may be (" + setting + ")",
-		Data:    map[string]any{"setting": setting, "limit": limit},
+		Data:    map[string]any{"setting": setting, "limit": limit, retryMember: retryWhenFull.Milliseconds()},
 	}
 }
 

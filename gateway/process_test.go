@@ -353,7 +353,8 @@ func TestLimitsOfTheCoreAreNamed(t *testing.T) {
 	cl, _ := newCore(t, func(s *coreSettings) { s.sessions.ProcessesPerSession = 1 }).attach("")
 	cl.start("one", "exec sleep 1000")
 	refusal := cl.refused("process/start", startOf("two", "true"), -32005, "")
-	if refusal.Data["reason"] != "TOO_MANY_PROCESSES" || refusal.Data["limit"] != "1" || refusal.Data["setting"] != nil {
+	if refusal.Data["reason"] != "TOO_MANY_PROCESSES" || refusal.Data["limit"] != "1" ||
+		refusal.Data["setting"] != "processes_per_session" || refusal.Data["retryAfterMs"] != 1000.0 {
 		t.Errorf("%+v", refusal)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -12,7 +11,6 @@ import (
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
@@ -196,6 +194,7 @@ func fromAuth(err error) error {
 		t = authErrors[auth.KindNoPrincipal]
 	}
 	text, details := unauthenticated, []protoadapt.MessageV1(nil)
+	metadata := map[string]string{}
 	switch t.reason {
 	case execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED:
 		text = "the caller may not act on behalf of whom it named"
@@ -203,7 +202,7 @@ func fromAuth(err error) error {
 		text = typed.ForCaller
 	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
 		text = "too many attempts to authenticate from this address failed: wait before the next"
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(typed.RetryAfter)})
+		details = quota{setting: "failed_attempts", retry: typed.RetryAfter}.describe(0, metadata)
 	}
-	return failure(t.code, t.reason, nil, text, details...)
+	return failure(t.code, t.reason, metadata, text, details...)
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -14,7 +13,9 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -119,20 +120,24 @@ func shortenDetails(details []protoadapt.MessageV1) {
 	}
 }
 
-// failure builds the status of an error whose reason is known. Details are
-// small messages of known types, so adding them cannot fail.
+// failure builds the status of an error whose reason is known. Details are small
+// messages of known types, so adding them cannot fail. Equal failures are equal bytes.
 func failure(code codes.Code, reason execwirev1.ErrorReason, metadata map[string]string, message string, details ...protoadapt.MessageV1) error {
-	message = shorten(message, maxMessageBytes)
+	message = withSetting(code, metadata, shorten(message, maxMessageBytes))
 	for key, value := range metadata {
 		metadata[key] = shorten(value, maxDetailBytes)
 	}
 	shortenDetails(details)
 	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: reasonName(reason), Metadata: metadata}
-	st, err := status.New(code, message).WithDetails(append([]protoadapt.MessageV1{info}, details...)...)
-	if err != nil {
-		return status.Error(codes.Internal, "failed to describe an error: "+message)
+	st := status.New(code, message).Proto()
+	for _, detail := range append([]protoadapt.MessageV1{info}, details...) {
+		packed := new(anypb.Any)
+		if err := anypb.MarshalFrom(packed, protoadapt.MessageV2Of(detail), proto.MarshalOptions{Deterministic: true}); err != nil {
+			return status.Error(codes.Internal, "failed to describe an error: "+message)
+		}
+		st.Details = append(st.Details, packed)
 	}
-	return st.Err()
+	return status.ErrorProto(st)
 }
 
 // reasonName is the name of a reason as ErrorInfo carries it.
@@ -194,10 +199,10 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		return failure(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED, nil,
 			"the process has not reached that seq: use one that an event had")
 	case errors.Is(err, eventlog.ErrTooManyReaders):
-		limit := strconv.Itoa(s.cfg.Limits.Readers)
-		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS, map[string]string{"limit": limit},
-			"too many readers watch the process: at most "+limit+" may",
-			&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: "readers_per_process", Description: "at most " + limit}}})
+		metadata := map[string]string{}
+		details := readersQuota.describe(int64(s.cfg.Limits.Readers), metadata)
+		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS, metadata,
+			"too many readers watch the process: at most "+strconv.Itoa(s.cfg.Limits.Readers)+" may", details...)
 	}
 	return s.fromOther(ctx, err)
 }
@@ -222,10 +227,10 @@ func (s *Server) fromProcess(err *process.Error) error {
 	}
 	switch err.Kind {
 	case process.WriteTooLarge:
-		limit := strconv.Itoa(s.cfg.Limits.StdinWrite)
-		metadata["limit_bytes"] = limit
-		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: "stdin_write_bytes", Description: "at most " + limit + " bytes in one write; split it"}}})
+		details = append(details, processQuotas[err.Kind].describe(int64(s.cfg.Limits.StdinWrite), metadata)...)
+	case process.ResourceLimit:
+		errno, _ := errors.AsType[syscall.Errno](err.Err)
+		details = append(details, systemQuota(processLimits, errno).describe(0, metadata)...)
 	case process.ShuttingDown:
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)})
 	}
@@ -242,18 +247,19 @@ func (s *Server) fromSession(err *session.Error) error {
 	case session.ProcessNotFound, session.SessionNotFound:
 		metadata["instance_id"] = s.instance
 	}
+	if q, ok := sessionQuotas[err.Kind]; ok {
+		details := q.describe(err.Limit, metadata)
+		return failure(t.code, t.reason, metadata, err.Error(), details...)
+	}
 	var details []protoadapt.MessageV1
 	if detail := sessionDetail(err, metadata); detail != nil {
 		details = append(details, detail)
 	}
-	if t.code == codes.ResourceExhausted {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhenFull)})
-	}
 	return failure(t.code, t.reason, metadata, err.Error(), details...)
 }
 
-// sessionDetail returns what a client can use of an error, if there is anything,
-// and adds limits to the metadata.
+// sessionDetail returns what a client can use of an error that is about no limit, if
+// there is anything, and adds it to the metadata.
 func sessionDetail(err *session.Error, metadata map[string]string) protoadapt.MessageV1 {
 	switch err.Kind {
 	case session.SessionNotFound, session.SessionAttached, session.SessionTakenOver, session.SessionClosed,
@@ -263,12 +269,6 @@ func sessionDetail(err *session.Error, metadata map[string]string) protoadapt.Me
 		return &errdetails.ResourceInfo{ResourceType: "process", ResourceName: err.Subject, Description: err.Error()}
 	case session.Draining:
 		return &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)}
-	}
-	if q, ok := sessionQuotas[err.Kind]; ok {
-		limit := strconv.FormatInt(cmp.Or(err.Limit, q.fixed), 10)
-		metadata[q.metadata] = limit
-		return &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: q.setting, Description: "at most " + limit + q.unit}}}
 	}
 	if field, ok := sessionFields[err.Kind]; ok {
 		metadata["field"] = field
@@ -284,22 +284,6 @@ var sessionFields = map[session.Kind]string{
 	session.GraceTooLong:   "grace",
 	session.DefaultSession: "session_id",
 	session.TooManyGrants:  "principal",
-}
-
-// quota is how a limit is named to clients.
-type quota struct {
-	setting, metadata, unit string
-	fixed                   int64 // of a limit that no setting changes
-}
-
-// sessionQuotas are the limits that kinds of package session are about.
-var sessionQuotas = map[session.Kind]quota{
-	session.StdinQueueFull:           {setting: "waiting stdin", metadata: "limit_bytes", unit: " bytes", fixed: session.MaxWaitingInput},
-	session.TooManySessionsInAll:     {setting: "sessions_total", metadata: "limit"},
-	session.TooManySessions:          {setting: "sessions_per_principal", metadata: "limit"},
-	session.TooManyProcessesAttached: {setting: "max_processes", metadata: "limit"},
-	session.TooManyProcesses:         {setting: "processes_per_session", metadata: "limit"},
-	session.RetainedOutputFull:       {setting: "retained_output_bytes_total", metadata: "limit_bytes", unit: " bytes"},
 }
 
 // fromOther translates what is neither of the domain nor foreseen: statuses of

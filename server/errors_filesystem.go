@@ -3,13 +3,11 @@ package server
 import (
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
@@ -50,17 +48,6 @@ var fileErrors = map[fsops.Kind]translation{
 	fsops.WatchUnavailable:    {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE},
 }
 
-// retryWhenFull is when it is worth trying again what was refused because others of
-// its kind are in the way, which end by themselves.
-const retryWhenFull = time.Second
-
-// watchQuotas are the settings that bound what is watched.
-var watchQuotas = map[fsops.Kind]string{
-	fsops.TooManyWatches:      "watches_per_principal",
-	fsops.TooManyAwaitedPaths: "awaited_paths_per_principal",
-	fsops.WatchUnavailable:    "watched_directories_per_watch",
-}
-
 func fromFiles(err *fsops.Error) error {
 	t, ok := fileErrors[err.Kind]
 	if !ok {
@@ -75,10 +62,6 @@ func fromFiles(err *fsops.Error) error {
 		ResourceName: strings.ToValidUTF8(err.Path, string(utf8.RuneError)), Description: text}}
 	limit := strconv.FormatInt(err.Limit, 10)
 	switch err.Kind {
-	case fsops.TooLarge:
-		metadata["limit_bytes"] = limit
-		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: "read_file_bytes", Description: "at most " + limit + " bytes in one message; use DownloadFile"}}})
 	case fsops.TreeTooDeep:
 		metadata["limit"] = limit
 	case fsops.UploadOffsetInvalid:
@@ -87,16 +70,9 @@ func fromFiles(err *fsops.Error) error {
 		const field = "head.path"
 		metadata["field"] = field
 		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: text}}})
-	case fsops.TooManyUploads:
-		metadata["limit"] = limit
-		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: "uploads_per_principal", Description: "at most " + limit + " uploads at once"}}},
-			&errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhenFull)})
 	}
-	if setting, ok := watchQuotas[err.Kind]; ok && err.Limit > 0 {
-		metadata["limit"] = limit
-		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: setting, Description: "at most " + limit}}})
+	if q, ok := fileQuota(err); ok {
+		details = append(details, q.describe(err.Limit, metadata)...)
 	}
 	return failure(t.code, t.reason, metadata, text, details...)
 }

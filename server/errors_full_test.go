@@ -1,32 +1,97 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/httpclient"
+	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/server/filehelper"
 )
 
-// Every limit of package session that is reached is named, with when to try again.
-func TestSessionLimits_NameTheSettingAndWhenToRetry(t *testing.T) {
-	for kind, translated := range sessionErrors {
-		if translated.code != codes.ResourceExhausted {
+// lasting are the reasons of limits of one request's size, which the same request
+// meets again.
+var lasting = []string{"WRITE_TOO_LARGE", "FILE_TOO_LARGE", "MESSAGE_TOO_LARGE", "HTTP_HEAD_TOO_LARGE"}
+
+// Every error about a limit names it, in the text, the metadata and QuotaFailure, and
+// says when to retry unless the same request is refused again.
+func TestLimitErrors_OfEveryKind_NameTheSettingAndWhenToRetry(t *testing.T) {
+	s := New(Config{Limits: Limits{Readers: 3, StdinWrite: 5, Message: 1}})
+	failures := []error{eventlog.ErrTooManyReaders}
+	for _, kind := range process.Kinds() {
+		failures = append(failures, &process.Error{Kind: kind, Err: syscall.EAGAIN})
+	}
+	for _, kind := range session.Kinds() {
+		failures = append(failures, &session.Error{Kind: kind, Limit: 7})
+	}
+	for _, kind := range fsops.Kinds() {
+		failures = append(failures, &fsops.Error{Kind: kind, Limit: 7, Errno: syscall.ENOSPC, Err: errors.New("cause")})
+	}
+	failures = append(failures, &fsops.Error{Kind: fsops.WatchUnavailable, Errno: syscall.EMFILE, Err: errors.New("cause")})
+	for _, kind := range fsops.HandleKinds() {
+		failures = append(failures, &fsops.HandleError{Kind: kind, Limit: 7})
+	}
+	for _, kind := range httpclient.Kinds() {
+		failures = append(failures, &httpclient.Error{Kind: kind, Limit: 7})
+	}
+	failures = append(failures, s.validate(&errdetails.ErrorInfo{Reason: "large"}),
+		fromHelpers("sandbox", "", &filehelper.LimitError{Setting: "file_helpers_total", Limit: 7}),
+		fromAuth(&auth.Error{Kind: auth.KindTooManyAttempts, RetryAfter: time.Second, Err: errors.New("cause")}))
+	limits := 0
+	for _, failure := range failures {
+		err := s.toStatus(context.Background(), failure)
+		if status.Code(err) != codes.ResourceExhausted {
 			continue
 		}
-		named, retry := "", false
-		for _, detail := range status.Convert((&Server{}).fromSession(&session.Error{Kind: kind, Limit: 7})).Details() {
-			switch detail := detail.(type) {
-			case *errdetails.QuotaFailure:
-				named = detail.GetViolations()[0].GetSubject()
-			case *errdetails.RetryInfo:
-				retry = detail.GetRetryDelay().AsDuration() > 0
-			}
-		}
-		if named == "" || !retry {
-			t.Errorf("%v names %q, and says when to retry: %v", kind, named, retry)
+		limits++
+		if problem := limitProblem(err); problem != "" {
+			t.Errorf("%v of %#v %s", err, failure, problem)
 		}
 	}
+	if limits < 20 {
+		t.Errorf("only %d of the errors are about limits", limits)
+	}
+}
+
+// limitProblem is what is missing in an error about a limit, or "".
+func limitProblem(err error) string {
+	var setting, subject, reason string
+	var retry time.Duration
+	for _, detail := range status.Convert(err).Details() {
+		switch detail := detail.(type) {
+		case *errdetails.ErrorInfo:
+			setting, reason = detail.GetMetadata()["setting"], detail.GetReason()
+		case *errdetails.QuotaFailure:
+			subject = detail.GetViolations()[0].GetSubject()
+		case *errdetails.RetryInfo:
+			retry = detail.GetRetryDelay().AsDuration()
+		}
+	}
+	switch unlikely := slices.Contains(lasting, reason) || setting == "watched_directories_per_watch"; {
+	case setting == "":
+		return "names no setting"
+	case subject != setting:
+		return fmt.Sprintf("is about %q and %q", setting, subject)
+	case !strings.Contains(status.Convert(err).Message(), setting):
+		return "does not name the setting in its text"
+	case unlikely && retry != 0:
+		return "says to retry what is refused again"
+	case !unlikely && retry <= 0:
+		return "does not say when to retry"
+	}
+	return ""
 }

@@ -2,13 +2,11 @@ package server
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 	"syscall"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/protoadapt"
 
@@ -46,18 +44,11 @@ func fromHTTP(err *httpclient.Error) error {
 		metadata["errno"] = unix.ErrnoName(errno)
 	}
 	var details []protoadapt.MessageV1
-	limit := strconv.Itoa(err.Limit)
-	switch err.Kind {
-	case httpclient.AddressRefused:
+	if err.Kind == httpclient.AddressRefused {
 		metadata["address"] = err.Address.String()
-	case httpclient.HeadTooLarge:
-		metadata["limit_bytes"] = limit
-		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: "http_head_bytes", Description: "at most " + limit + " bytes"}}})
-	case httpclient.TooManyRequests:
-		metadata["limit"] = limit
-		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: "http_requests_per_principal", Description: "at most " + limit}}})
+	}
+	if q, ok := httpQuotas[err.Kind]; ok {
+		details = q.describe(int64(err.Limit), metadata)
 	}
 	return failure(t.code, t.reason, metadata, valid(err.Error()), details...)
 }

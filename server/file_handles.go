@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -180,11 +179,8 @@ func fromHandles(err *fsops.HandleError) error {
 	}
 	metadata := map[string]string{}
 	details := []protoadapt.MessageV1{&errdetails.ResourceInfo{ResourceType: "file handle", ResourceName: err.ID, Description: err.Error()}}
-	if err.Kind == fsops.TooManyHandles {
-		limit := strconv.Itoa(err.Limit)
-		metadata["limit"] = limit
-		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-			{Subject: "file_handles_per_session", Description: "at most " + limit}}})
+	if q, ok := handleQuotas[err.Kind]; ok {
+		details = append(details, q.describe(int64(err.Limit), metadata)...)
 	}
 	return failure(t.code, t.reason, metadata, err.Error(), details...)
 }

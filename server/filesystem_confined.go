@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -85,10 +84,9 @@ func fromHelpers(field, sessionID string, err error) error {
 	case errors.Is(err, filehelper.ErrClosed):
 		return &session.Error{Kind: session.SessionClosed, Subject: sessionID}
 	case errors.As(err, &limit):
-		most := strconv.Itoa(limit.Limit)
-		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS,
-			map[string]string{"limit": most, "setting": limit.Setting}, limit.Error(),
-			&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: limit.Setting, Description: "at most " + most}}})
+		metadata := map[string]string{}
+		details := quota{setting: limit.Setting, unit: "processes"}.describe(int64(limit.Limit), metadata)
+		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS, metadata, limit.Error(), details...)
 	}
 	return inPolicy(field, err)
 }

@@ -12,7 +12,6 @@ import (
 	authmw "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -182,10 +181,10 @@ func (s *Server) validate(req any) error {
 		return nil
 	}
 	if limit := s.cfg.Limits.Message; proto.Size(message) > limit {
-		text := strconv.Itoa(limit)
-		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE, map[string]string{"limit_bytes": text},
-			"the message is larger than "+text+" bytes: split it",
-			&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: "message_bytes", Description: "at most " + text + " bytes"}}})
+		metadata := map[string]string{}
+		details := messageQuota.describe(int64(limit), metadata)
+		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE, metadata,
+			"the message is larger than "+strconv.Itoa(limit)+" bytes: split it", details...)
 	}
 	return validateFields(message)
 }

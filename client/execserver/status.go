@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -22,6 +25,10 @@ const errorDomain = "execwire.v1"
 
 // reasonPrefix is what the names of the enum have and those on the wire lack.
 const reasonPrefix = "ERROR_REASON_"
+
+// retryMember is the member of the data of an error that says after how many
+// milliseconds the same request may succeed.
+const retryMember = "retryAfterMs"
 
 // failure returns a status with a reason.
 func failure(reason execwirev1.ErrorReason, format string, args ...any) error {
@@ -40,12 +47,21 @@ func statusWith(reason execwirev1.ErrorReason, message string, metadata map[stri
 	if !ok {
 		code = codes.FailedPrecondition
 	}
+	retryMs, retryErr := strconv.ParseInt(metadata[retryMember], 10, 64)
+	delete(metadata, retryMember)
 	info := &errdetails.ErrorInfo{
 		Domain: errorDomain, Reason: strings.TrimPrefix(reason.String(), reasonPrefix), Metadata: metadata}
 	details := []protoadapt.MessageV1{info}
 	if field := metadata["field"]; field != "" {
 		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
 			{Field: field, Description: message}}})
+	}
+	if setting := metadata["setting"]; setting != "" && code == codes.ResourceExhausted {
+		details = append(details, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
+			{Subject: setting, Description: message}}})
+	}
+	if retryErr == nil && retryMs >= 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(retryMs) * time.Millisecond)})
 	}
 	st, err := status.New(code, message).WithDetails(details...)
 	if err != nil {
