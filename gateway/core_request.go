@@ -115,9 +115,7 @@ func (c *connection) messageFits(m proto.Message) *jsonrpc.Error {
 	if limit == 0 || uint64(proto.Size(m)) <= limit {
 		return nil
 	}
-	failed := limitReached("message_bytes", int(limit), "bytes are in the message")
-	failed.Data = map[string]any{"reason": "MESSAGE_TOO_LARGE", "setting": "message_bytes", "limit": limit}
-	return failed
+	return messageTooLarge(int(limit), "bytes are in the message")
 }
 
 // parseCoreMessage reads a message in the JSON form of protobuf; nothing is the empty

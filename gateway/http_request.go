@@ -120,7 +120,7 @@ func (p *httpRequestParams) run(ctx context.Context, r *request) (any, *jsonrpc.
 func (p *httpRequestParams) begin(ctx context.Context, r *request, response *httpResponse) *jsonrpc.Error {
 	req := p.forCore()
 	if limit := r.environment.native.GetLimits().GetMessageBytes(); limit > 0 && uint64(proto.Size(req)) > limit {
-		return limitReached("message_bytes", int(limit), "bytes are in the request")
+		return messageTooLarge(int(limit), "bytes are in the request")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	response.place.cancel = cancel

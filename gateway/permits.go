@@ -76,6 +76,14 @@ func budgetReached() *jsonrpc.Error {
 	}
 }
 
+// messageTooLarge is the refusal of a message, which is refused again.
+func messageTooLarge(limit int, what string) *jsonrpc.Error {
+	failed := limitReached("message_bytes", limit, what)
+	failed.Data = map[string]any{"reason": "MESSAGE_TOO_LARGE", "setting": "message_bytes", "limit": limit}
+	return failed
+}
+
+// limitReached is the refusal of what others of the same connection leave no space for.
 func limitReached(setting string, limit int, what string) *jsonrpc.Error {
 	return &jsonrpc.Error{
 		Code:    jsonrpc.CodeLimitReached,
