@@ -215,14 +215,17 @@ func descriptors(t testing.TB) int {
 	return len(entries)
 }
 
+// A working directory that the policy does not grant is refused, whatever the backend.
 func TestAWorkingDirectoryHasToBeInside(t *testing.T) {
-	dir := directory(t)
-	by := confinedBy(t, sandbox.Bubblewrap)(sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialMinimal, Access: sandbox.AccessRead}}})
-	_, err := newSupervisor(t, Config{}).Start(testContext(t), confined(Spec{Argv: []string{"true"}, Cwd: dir}, by))
-	var typed *Error
-	if !errors.As(err, &typed) || typed.Kind != BadWorkingDirectory || typed.Subject != dir {
-		t.Errorf("%v", err)
-	}
+	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
+		dir := directory(t)
+		by := confine(sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialMinimal, Access: sandbox.AccessRead}}})
+		_, err := newSupervisor(t, Config{}).Start(testContext(t), confined(Spec{Argv: []string{"true"}, Cwd: dir}, by))
+		var typed *Error
+		if !errors.As(err, &typed) || typed.Kind != BadWorkingDirectory || typed.Subject != dir {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // A sandbox whose places are not what they were is not made.
