@@ -224,22 +224,43 @@ func (c *Cgroups) take() *cgroup {
 	if c == nil {
 		return nil
 	}
+	name, made := c.nextName()
+	if name == "" {
+		return nil
+	}
+	g := &cgroup{pool: c, name: name}
+	if made {
+		return g
+	}
+	// Starts do not wait for each other here: the kernel takes its time.
+	if err := os.Mkdir(filepath.Join(c.place.dir, name), 0o755); err != nil {
+		return nil
+	}
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed { // Close may not have seen it
+		g.discard()
+		return nil
+	}
+	return g
+}
+
+// nextName is the name of a control group that nobody else gets: of one that is made, or of one to make. It is empty
+// after Close.
+func (c *Cgroups) nextName() (name string, made bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil
+		return "", false
 	}
 	if last := len(c.free) - 1; last >= 0 {
-		name := c.free[last]
+		name = c.free[last]
 		c.free = c.free[:last]
-		return &cgroup{pool: c, name: name}
+		return name, true
 	}
 	c.next++
-	name := strconv.Itoa(c.next)
-	if err := unix.Mkdirat(c.fd(), name, 0o755); err != nil {
-		return nil
-	}
-	return &cgroup{pool: c, name: name}
+	return strconv.Itoa(c.next), false
 }
 
 // put takes a control group back. One that cannot be used again is removed.
