@@ -69,6 +69,7 @@ type assault struct {
 	header  http.Header // of upgrades; nil adds nothing
 	scale   int         // how much of everything, in tenths of a soak
 	before  int         // waves that were before this one
+	did     *tally      // what succeeded; nil counts nothing
 	end     time.Time   // when nothing is awaited any more; zero is patience
 
 	mu    sync.Mutex
@@ -78,6 +79,7 @@ type assault struct {
 // Scales of attacks.
 const (
 	smallScale = 1
+	benchScale = 3 // at which a neighbour gets enough done to be measured
 	soakScale  = 10
 )
 

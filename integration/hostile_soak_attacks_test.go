@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,40 @@ import (
 type soakAttack struct {
 	wave   func(*assault)
 	header http.Header
+}
+
+// Attacks that are counted. Each succeeds at least once in a soak: it would show nothing
+// otherwise.
+const (
+	unfinishedMessage = "unfinished messages"
+	retainedProcess   = "processes with output"
+	heldSession       = "sessions held"
+	abandonedUpload   = "uploads abandoned"
+	stoppedClient     = "clients stopped"
+	forkBomb          = "bombs at their bound"
+	instancesTaken    = "inotify instances taken"
+	watchesTaken      = "epoll watches taken"
+	registeredID      = "ids registered at the hub"
+	takenStream       = "streams taken at the hub"
+	unfinishedFrame   = "unfinished messages at the hub"
+)
+
+var countedAttacks = []string{unfinishedMessage, retainedProcess, heldSession, abandonedUpload, stoppedClient, forkBomb, instancesTaken,
+	watchesTaken, registeredID, takenStream, unfinishedFrame}
+
+// tally counts what attacks that go on at once succeed in. The nil tally counts nothing.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (d *tally) add(name string, n int) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.counts[name] += n
 }
 
 // soakHold is how long an attacker keeps what it has taken.
@@ -45,9 +80,9 @@ func soakAttacks(t testing.TB, s *soakServer) (all []soakAttack) {
 		)
 	}
 	return append(all,
-		soakAttack{func(a *assault) { s.runAs(a, "attacker-0", soakBomb) }, nil},
-		soakAttack{func(a *assault) { s.runAs(a, "attacker-1", soakInstances) }, nil},
-		soakAttack{func(a *assault) { s.runAs(a, "attacker-2", soakWatches) }, nil},
+		soakAttack{func(a *assault) { s.runAs(a, "attacker-0", soakBomb, forkBomb) }, nil},
+		soakAttack{func(a *assault) { s.runAs(a, "attacker-1", soakInstances, instancesTaken) }, nil},
+		soakAttack{func(a *assault) { s.runAs(a, "attacker-2", soakWatches, watchesTaken) }, nil},
 		soakAttack{func(a *assault) { s.stoppedClients(a, "attacker-3") }, nil},
 	)
 }
@@ -58,7 +93,9 @@ func unfinishedMessages(a *assault) {
 	part[0] &^= 0x80 // more is to come
 	a.together(a.times(40), func(int) {
 		if r, ok := a.raider(); ok {
-			_ = r.raw(part)
+			if r.raw(part) == nil {
+				a.did.add(unfinishedMessage, 1)
+			}
 		}
 	})
 	a.hold()
@@ -78,14 +115,20 @@ func retainedProcesses(a *assault) {
 				return
 			}
 		}
-		_, _ = r.answers(30)
+		if refused, err := r.answers(30); err == nil {
+			a.did.add(retainedProcess, 30-refused[-32005])
+		}
 	})
 	a.hold()
 }
 
 // heldSessions has as many sessions as a principal may have, and their connections.
 func heldSessions(a *assault) {
-	a.together(a.times(60), func(int) { a.settled() })
+	a.together(a.times(60), func(int) {
+		if _, ok := a.settled(); ok {
+			a.did.add(heldSession, 1)
+		}
+	})
 	a.hold()
 }
 
@@ -119,7 +162,11 @@ func (s *soakServer) abandonUploads(a *assault, principal string) {
 	time.AfterFunc(min(soakHold, time.Until(a.end)), func() { cancel(errAbandoned) })
 	a.together(a.times(60), func(i int) {
 		path := filepath.Join(s.dir, "own", "uploads", fmt.Sprint(principal, i))
-		_, _ = c.Upload(ctx, path, &slowReader{ctx, 200_000}, client.UploadOptions{ID: fmt.Sprint(a.before, i)})
+		from := &slowReader{ctx, 200_000}
+		_, _ = c.Upload(ctx, path, from, client.UploadOptions{ID: fmt.Sprint(a.before, i)})
+		if from.left == 0 {
+			a.did.add(abandonedUpload, 1)
+		}
 	})
 }
 
@@ -134,11 +181,13 @@ while time.monotonic() < end:
     try:
         os.fork()
     except OSError:
+        os.write(1, b"taken\n")
         time.sleep(0.1)`
 	// soakInstances takes all inotify instances of its user.
 	soakInstances = `import ctypes, time
 init = ctypes.CDLL(None).inotify_init
 while init() >= 0: pass
+print("taken", flush=True)
 time.sleep(1000)`
 	// soakWatches takes epoll watches, as many as its descriptors let it, which is
 	// not all.
@@ -148,40 +197,67 @@ for _ in range(100):
     e = select.epoll()
     files.append(e)
     for f in files[:100]: e.register(f)
+print("taken", flush=True)
 time.sleep(1000)`
 )
 
 // runAs runs a program for a time, confined but for the bomb, and ends it.
-func (s *soakServer) runAs(a *assault, principal, program string) {
+func (s *soakServer) runAs(a *assault, principal, program, counted string) {
 	args := []string{"run", "--server", s.urls[tcpDoor], "--token-file", s.tokens[principal]}
 	if program != soakBomb {
 		args = append(args, "--sandbox", "read-only")
 	}
-	s.forATime(a, append(args, "--", "/usr/bin/python3", "-c", program), unix.SIGTERM, 4*soakHold)
+	said := s.forATime(a, append(args, "--", "/usr/bin/python3", "-c", program), unix.SIGTERM, 4*soakHold)
+	if strings.Contains(said, "taken") {
+		a.did.add(counted, 1)
+	}
 }
 
 // forATime runs the command, sends it a signal when its time is over and then kills
-// it.
-func (s *soakServer) forATime(a *assault, args []string, signal unix.Signal, howLong time.Duration) {
-	cmd := exec.Command(execwire, args...)
-	cmd.Dir = "/"
-	for name, value := range environment() {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
+// it. It returns the beginning of what the command said.
+func (s *soakServer) forATime(a *assault, args []string, signal unix.Signal, howLong time.Duration) string {
+	cmd := prepare(exec.Command(execwire, args...))
+	var said bounded
+	cmd.Stdout = &said
 	if cmd.Start() != nil {
-		return
+		return ""
+	}
+	for said.String() == "" && time.Now().Before(a.end) {
+		time.Sleep(10 * time.Millisecond)
 	}
 	time.Sleep(min(howLong, time.Until(a.end)))
 	_ = cmd.Process.Signal(signal)
 	a.hold()
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
+	return said.String()
+}
+
+// bounded keeps the beginning of what is written.
+type bounded struct {
+	mu    sync.Mutex
+	begin []byte // guarded by mu
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.begin = append(b.begin, p[:min(len(p), 1000-len(b.begin))]...)
+	return len(p), nil
+}
+
+func (b *bounded) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return string(b.begin)
 }
 
 // stoppedClients are stopped while much is said to them, and killed.
 func (s *soakServer) stoppedClients(a *assault, principal string) {
 	a.together(a.times(10), func(int) {
 		args := []string{"run", "--server", s.urls[tcpDoor], "--token-file", s.tokens[principal], "--", "/bin/sh", "-c", "head -c 100000000 /dev/zero"}
-		s.forATime(a, args, unix.SIGSTOP, soakHold/10)
+		if s.forATime(a, args, unix.SIGSTOP, 0) != "" {
+			a.did.add(stoppedClient, 1)
+		}
 	})
 }

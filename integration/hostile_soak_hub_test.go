@@ -64,7 +64,7 @@ func (h *soakHub) round() {
 }
 
 // attack begins what a principal does to the hub until the end.
-func (h *soakHub) attack(attacking *sync.WaitGroup, scale int, end time.Time) {
+func (h *soakHub) attack(attacking *sync.WaitGroup, did *tally, scale int, end time.Time) {
 	token, err := os.ReadFile(h.token["attacker"])
 	if err != nil {
 		h.Fatal(err)
@@ -73,7 +73,7 @@ func (h *soakHub) attack(attacking *sync.WaitGroup, scale int, end time.Time) {
 	for _, wave := range []func(*assault){h.registerMany, h.takeStreams, unfinishedFrames} {
 		attacking.Go(func() {
 			for i := 0; time.Now().Before(end); i++ {
-				a := &assault{TB: unchecked{h.T}, address: h.hub.address(hubDoor), header: header, scale: scale, before: i, end: end}
+				a := &assault{TB: unchecked{h.T}, address: h.hub.address(hubDoor), header: header, scale: scale, before: i, did: did, end: end}
 				a.beginUntil(end, wave)
 			}
 		})
@@ -84,8 +84,11 @@ func (h *soakHub) attack(attacking *sync.WaitGroup, scale int, end time.Time) {
 func (h *soakHub) registerMany(a *assault) {
 	a.together(a.times(40), func(i int) {
 		path := fmt.Sprintf("/cloud/executor/attacker-%d-%d/register", a.before, i)
-		if conn, _, _, err := exchange(a.address, http.MethodPost, path, a.header); err == nil {
+		if conn, _, answer, err := exchange(a.address, http.MethodPost, path, a.header); err == nil {
 			_ = conn.Close()
+			if answer.StatusCode == http.StatusOK {
+				a.did.add(registeredID, 1)
+			}
 		}
 	})
 }
@@ -108,6 +111,7 @@ func (h *soakHub) takeStreams(a *assault) {
 			break
 		}
 		a.owns(conn)
+		a.did.add(takenStream, 1)
 		_, _ = conn.Write([]byte("PRI "))
 	}
 	a.hold()
@@ -121,7 +125,9 @@ func unfinishedFrames(a *assault) {
 			return
 		}
 		a.owns(link.conn)
-		_ = link.frame(opBinary, false, make([]byte, 100<<10))
+		if link.frame(opBinary, false, make([]byte, 100<<10)) == nil {
+			a.did.add(unfinishedFrame, 1)
+		}
 	})
 	a.hold()
 }

@@ -49,11 +49,14 @@ func newSoakNeighbour(t *testing.T, s *soakServer) *soakNeighbour {
 // round is one of everything, each call of which succeeds.
 func (n *soakNeighbour) round() {
 	n.Helper()
+	n.rounds++
 	for _, step := range []struct {
 		name string
 		do   func()
 	}{
-		{"round of small requests", func() { n.work(1) }},
+		{"small requests", n.useFiles},
+		{"process", n.useProcess},
+		{"terminate", n.endProcess},
 		{"300 KB file", n.useLarge},
 		{"300 KB to a process", n.useLargeInput},
 		{"upload", n.useUpload},

@@ -79,7 +79,7 @@ func TestHostileSoak(t *testing.T) {
 	slow(t)
 	howLong, scale := soakTime(t), smallScale
 	if howLong >= time.Minute {
-		scale = soakScale
+		scale = benchScale
 	}
 	server := newSoakServer(t, soakSettings...)
 	pid := server.serverPID(t)
@@ -90,18 +90,19 @@ func TestHostileSoak(t *testing.T) {
 	kernel := benchProcess{tb: t, pid: pid}
 	before, leftBefore := kernel.descriptors(), server.left(t)
 
+	did := &tally{counts: map[string]int{}}
 	end := time.Now().Add(howLong)
 	var attacking sync.WaitGroup
 	defer attacking.Wait()
-	for i, one := range soakAttacks(t, server) {
+	for _, one := range soakAttacks(t, server) {
 		attacking.Go(func() {
 			for wave := 0; time.Now().Before(end); wave++ {
-				a := &assault{TB: unchecked{t}, address: server.address(websocketDoor), header: one.header, scale: scale, before: wave + i, end: end}
+				a := &assault{TB: unchecked{t}, address: server.address(websocketDoor), header: one.header, scale: scale, before: wave, did: did, end: end}
 				a.beginUntil(end, one.wave)
 			}
 		})
 	}
-	hub.attack(&attacking, scale, end)
+	hub.attack(&attacking, did, scale, end)
 	var throughHub atomic.Int64
 	var working sync.WaitGroup
 	working.Go(func() {
@@ -122,6 +123,12 @@ func TestHostileSoak(t *testing.T) {
 	t.Logf("%d rounds of the neighbour, %d of the one behind the hub; %s", rounds, throughHub.Load(), n.times())
 	if least := 1 + int(howLong/soakRounds); rounds < least || int(throughHub.Load()) < least {
 		t.Errorf("the neighbours did fewer than %d rounds", least)
+	}
+	t.Logf("attacks: %v", did.counts)
+	for _, name := range countedAttacks {
+		if did.counts[name] == 0 && howLong >= time.Minute {
+			t.Errorf("the attackers had no %s", name)
+		}
 	}
 	cfg, err := config.Load("", soakSettings, func(*config.Config) {})
 	if err != nil {
