@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -47,6 +48,9 @@ type lifetime struct {
 	// refusal returns why there is no use in waiting for a connection at the moment;
 	// nil as long as there is. A nil function never knows.
 	refusal func() error
+	// heardAt returns when something of the server came last, zero if that is not
+	// known. A nil function never knows.
+	heardAt func() time.Time
 }
 
 func newLifetime() *lifetime {

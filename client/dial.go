@@ -108,6 +108,9 @@ func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error
 	}
 	c := NewOwning(conn, conn)
 	c.life.refusal = dialer.refusal
+	if dialer.endpoint.relay != "" {
+		c.life.heardAt = dialer.heardAt
+	}
 	return c, nil
 }
 
@@ -269,6 +272,8 @@ type recordingDialer struct {
 	// refused is why the last attempt was the last that is worth making; nil if
 	// it was not; guarded by mu.
 	refused error
+	// current is the latest connection through a relay; guarded by mu.
+	current *harness.Conn
 }
 
 func (d *recordingDialer) dial(ctx context.Context, _ string) (net.Conn, error) {

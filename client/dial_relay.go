@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/execwire/execwire/relay/harness"
 )
@@ -17,6 +18,10 @@ const (
 	schemeRelay    = "relay+ws"
 	schemeRelayTLS = "relay+wss"
 )
+
+// relayHeartbeat is how often an executor is asked for a sign of life that would send
+// none. Two that are not answered are a silence; see silentAfter.
+const relayHeartbeat = 4 * time.Second
 
 // RelayURL returns what [Dial] takes to reach an executor of the relay at hubURL,
 // which is https://HOST or, on loopback, http://HOST:PORT, with a path if the hub
@@ -85,6 +90,7 @@ func (c *dialConfig) relayOptions(dialer *recordingDialer) error {
 		return err
 	}
 	dialer.relay = harness.Options{URL: dialer.endpoint.relay, TLS: trust}
+	dialer.relay.Relay.HeartbeatInterval = relayHeartbeat
 	if c.tokenFile != "" {
 		token, err := newTokenFile(c.tokenFile)
 		if err != nil {
@@ -107,7 +113,21 @@ func (d *recordingDialer) connectRelay(ctx context.Context) (net.Conn, error) {
 		_ = h.Close() // nothing was said
 		return nil, err
 	}
+	d.mu.Lock()
+	d.current = conn
+	d.mu.Unlock()
 	return &relayConn{Conn: conn, harness: h, record: d.record}, nil
+}
+
+// heardAt returns when something of the executor came last over the latest connection
+// through a relay; zero if there was none.
+func (d *recordingDialer) heardAt() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.current == nil {
+		return time.Time{}
+	}
+	return d.current.HeardAt()
 }
 
 // setRefused notes whether the last attempt, which failed with err or did not, was

@@ -42,6 +42,8 @@ type Error struct {
 	status *status.Status
 	// fromServer is whether an execwire server made the error.
 	fromServer bool
+	// lostAt is when the connection was lost, if that was before the error; or zero.
+	lostAt time.Time
 }
 
 // FieldViolation says what is wrong with a field of a request.

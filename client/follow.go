@@ -95,6 +95,7 @@ func (f *follower) attempt(ctx context.Context) error {
 	if err != nil {
 		return FromRPC(err)
 	}
+	defer f.client.life.endInSilence(cancel)()
 	for {
 		response, err := stream.Recv()
 		switch {
@@ -103,7 +104,7 @@ func (f *follower) attempt(ctx context.Context) error {
 		case errors.Is(err, io.EOF):
 			return protocolErrorf("the stream ended after seq %d without saying that the process closed", f.events.last)
 		case err != nil:
-			return FromRPC(err)
+			return orSilence(ctx, FromRPC(err))
 		}
 		if err := f.take(response.GetEvents()); err != nil {
 			return err
@@ -162,7 +163,7 @@ func (f *follower) hopeless(err error) error {
 	}
 	f.link.lost = err
 	if f.link.lostAt.IsZero() {
-		f.link.lostAt = time.Now()
+		f.link.lostAt = lostAt(err)
 		if f.options.OnLost != nil {
 			f.options.OnLost(err)
 		}

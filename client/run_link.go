@@ -154,7 +154,7 @@ func (r *run) lose(err error) {
 	if !r.link.lostAt.IsZero() {
 		return
 	}
-	r.link.lostAt = time.Now()
+	r.link.lostAt = lostAt(err)
 	if r.options.OnLost != nil {
 		r.options.OnLost(err)
 	}

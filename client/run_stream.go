@@ -49,7 +49,9 @@ func (r *run) attempt(ctx context.Context) error {
 
 	var sender sync.WaitGroup
 	sender.Go(func() { r.send(ctx, stream) })
-	err = r.receive(stream)
+	stop := r.client.life.endInSilence(cancel)
+	err = orSilence(ctx, r.receive(stream))
+	stop()
 	cancel(errStreamOver)
 	sender.Wait()
 	return err

@@ -128,7 +128,9 @@ func (s *Session) attempt(ctx context.Context) error {
 	s.regain(attached)
 	var sender sync.WaitGroup
 	sender.Go(func() { s.send(ctx, stream) })
-	err = s.receive(stream)
+	stop := s.client.life.endInSilence(cancel)
+	err = orSilence(ctx, s.receive(stream))
+	stop()
 	s.mu.Lock()
 	s.connected = false
 	s.mu.Unlock()
@@ -211,7 +213,7 @@ func (s *Session) lose(err error) {
 	if !s.link.lostAt.IsZero() {
 		return
 	}
-	s.link.lostAt = time.Now()
+	s.link.lostAt = lostAt(err)
 	if s.options.OnLost != nil {
 		s.options.OnLost(err)
 	}

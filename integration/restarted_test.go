@@ -74,3 +74,25 @@ func TestRestartedServerIsReported(t *testing.T) {
 		t.Errorf("the session ended with %v", err)
 	}
 }
+
+// A client of an executor behind a hub, which was killed and started again, reports that
+// as soon as the hub has the new one.
+func TestRestartedExecutor_BehindAHub_IsReported(t *testing.T) {
+	waits(t)
+	f := newFleet(t)
+	held := newCommand(append(f.through("--id", "held", "--grace", "1h", "--"), shell("echo here; exec sleep 1000")...)...)
+	var stdout lockedBuffer
+	held.Stdout = &stdout
+	held.launch(t)
+	eventually(t, "the process runs", func() bool { return stdout.String() == "here\n" })
+
+	f.executor.killServer(t)
+	f.executor.await(t)
+	f.executor = newCommand("serve", "--remote", f.url(), "--executor-id", executorID)
+	f.executor.launch(t)
+	f.awaitExecutor(t)
+	if code, said := held.await(t), held.errors.String(); code != 125 || strings.Contains(said, "longer") ||
+		!strings.Contains(said, "the server was restarted; the process held ended with it") {
+		t.Errorf("run ended with %d and %q", code, said)
+	}
+}

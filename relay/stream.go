@@ -250,6 +250,13 @@ func cleanReason(reason string) string {
 // Done returns a channel that is closed when the stream has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
+// HeardAt returns when something of the peer came last, or the stream began.
+func (s *Stream) HeardAt() time.Time {
+	s.endpoint.mu.Lock()
+	defer s.endpoint.mu.Unlock()
+	return s.line.flow.silence.Add(-s.endpoint.table.config.SilenceTimeout)
+}
+
 // Err returns why the stream ended, a [*ResetError]; nil while it has not.
 func (s *Stream) Err() error {
 	s.endpoint.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -94,6 +93,8 @@ func logs(ctx context.Context, c *client.Client, flags logsFlags, id string, std
 
 // followLogs prints until the process has closed.
 func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef, printer *logPrinter) error {
+	report := lossReport{to: printer.std.err}
+	defer report.end()
 	exit, err := c.Follow(ctx, process, client.FollowOptions{
 		OnEvent: func(e *execwirev1.ProcessEvent) error {
 			if !printer.wants(e) {
@@ -101,11 +102,8 @@ func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef
 			}
 			return printer.print(e)
 		},
-		OnLost: func(error) {
-			if term.IsTerminal(int(printer.std.err.Fd())) {
-				fmt.Fprintln(printer.std.err, "\nexecwire: connection lost, reconnecting... (Ctrl-C gives up)")
-			}
-		},
+		OnLost:    func(error) { report.begin() },
+		OnResumed: report.end,
 	})
 	var lost *client.LostError
 	switch {

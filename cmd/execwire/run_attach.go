@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"syscall"
-
-	"golang.org/x/term"
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -40,6 +37,8 @@ func attended(
 	keys := newKeyboard(how, std)
 	defer keys.restore()
 
+	report := lossReport{to: std.err}
+	defer report.end()
 	s := newSignalling(how, std, keys, cancel)
 	options.Resize, options.Signals, options.Terminate = s.resize, s.signals, s.terminate
 	options.OnStarted = func(*execwirev1.Process) { keys.raw() }
@@ -48,11 +47,10 @@ func attended(
 		// Without raw mode Ctrl-C is a signal again, which gives up.
 		keys.restore()
 		s.lost.Store(true)
-		if term.IsTerminal(int(std.err.Fd())) {
-			fmt.Fprintln(std.err, "\nexecwire: connection lost, reconnecting... (Ctrl-C gives up)")
-		}
+		report.begin()
 	}
 	options.OnResumed = func() {
+		report.end()
 		s.lost.Store(false)
 		keys.raw()
 	}

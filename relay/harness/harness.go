@@ -217,7 +217,7 @@ func (h *Harness) Open(ctx context.Context) (*relay.Stream, error) {
 // this project. It blocks until the executor has shown that it can, and fails with
 // [ErrPlainExecutor] if it does not in time, and with [ErrStreamLimit] if there is no
 // place for one more. What reads and writes fail with may be that, too.
-func (h *Harness) Connect(ctx context.Context) (net.Conn, error) {
+func (h *Harness) Connect(ctx context.Context) (*Conn, error) {
 	stream, err := h.Open(ctx)
 	if err != nil {
 		return nil, err
@@ -229,20 +229,28 @@ func (h *Harness) Connect(ctx context.Context) (net.Conn, error) {
 		}
 		return nil, meaning(err)
 	}
-	return &conn{relay.NewConn(stream)}, nil
+	return &Conn{Conn: relay.NewConn(stream), stream: stream}, nil
 }
 
-// conn is a connection whose errors are those of this package.
-type conn struct{ net.Conn }
+// Conn is a connection to an executor, whose errors are those of this package.
+type Conn struct {
+	net.Conn
+	stream *relay.Stream
+}
+
+// HeardAt returns when something of the executor came last. One that is there is
+// heard of at least every HeartbeatInterval of Options.Relay, whether it sends
+// anything or not. It does not block.
+func (c *Conn) HeardAt() time.Time { return c.stream.HeardAt() }
 
 // Read implements net.Conn.
-func (c *conn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	return n, meaning(err)
 }
 
 // Write implements net.Conn.
-func (c *conn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	return n, meaning(err)
 }

@@ -1,0 +1,30 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Signs of life of a peer that sends nothing else count as heard, and nothing does
+// without them.
+func TestStream_HeardAt_FollowsSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 4 * time.Second
+		harness, executor := endpoint(t, Config{Role: Harness, HeartbeatInterval: interval}), endpoint(t, Config{})
+		cut := connect(t, harness, executor)
+		stream := opened(t, harness)
+		if err := stream.WaitReliable(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if silent := time.Since(stream.HeardAt()); silent > interval {
+			t.Errorf("a peer that is there is silent for %v", silent)
+		}
+		cut()
+		time.Sleep(10 * time.Second)
+		if silent := time.Since(stream.HeardAt()); silent < 10*time.Second {
+			t.Errorf("a peer that is away for 10s is silent for %v", silent)
+		}
+	})
+}
