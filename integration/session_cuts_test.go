@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,10 +132,14 @@ func (c *cutter) again() {
 	}
 }
 
-// cutBetweenMessages takes a few messages and breaks the stream.
+// cutBetweenMessages takes a few messages and breaks the stream. Not all of them are
+// acknowledged, but never all windows left to be used up: there would be no next message.
 func (c *cutter) cutBetweenMessages() {
 	c.Helper()
 	for range c.random.IntN(6) {
+		if !slices.ContainsFunc(c.feeds, func(f *checked) bool { return len(f.waiting) == 0 }) {
+			c.take()
+		}
 		if err := c.a.next(); err != nil {
 			c.Fatalf("the feed ended with %v", err)
 		}
