@@ -111,13 +111,15 @@ func isCgroupName(name string) bool {
 
 // sweepLeftover removes the directory of a server that is gone. A server locks its directory before it makes the first
 // control group there. So a directory that has some and is not locked then has no server any more, and one that has
-// none is removed only as long as it has none.
+// none is removed only as long as it has none. One that this user may not put processes into is another user's.
 func sweepLeftover(dir string) error {
 	empty := len(cgroupChildren(dir)) == 0
 	owned, err := isCgroupLocked(dir)
 	switch {
 	case owned, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
 		return nil // its server lives, or another one was faster
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
+		return nil // that of a server of another user, who removes it
 	case err != nil:
 		return err
 	case !empty:
@@ -148,8 +150,9 @@ func lockCgroup(dir string) (*os.File, error) {
 }
 
 // isCgroupLocked reports whether a server owns a directory. Locks for reading, which any program can hold, do not count.
+// It fails with EACCES if this user may not put processes there.
 func isCgroupLocked(dir string) (bool, error) {
-	file, err := os.Open(filepath.Join(dir, cgroupLockFile))
+	file, err := os.OpenFile(filepath.Join(dir, cgroupLockFile), os.O_RDWR, 0)
 	if err != nil {
 		return false, err
 	}

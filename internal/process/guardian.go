@@ -152,6 +152,9 @@ func (g *guardian) begin() error {
 	})
 	if err != nil {
 		_ = ours.Close()
+		if errors.Is(err, unix.EAGAIN) {
+			return fmt.Errorf("cannot start it: %w: there are as many processes and threads as may be (pids.max, RLIMIT_NPROC)", err)
+		}
 		return fmt.Errorf("cannot start it: %w", err)
 	}
 	g.pipe = ours
