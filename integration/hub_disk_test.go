@@ -49,7 +49,7 @@ type diskHub struct {
 	fill string // a file there, as this process sees it
 }
 
-func newDiskHub(t *testing.T) *diskHub {
+func newDiskHub(t *testing.T, settings ...string) *diskHub {
 	t.Helper()
 	binary, err := hubCommand()
 	if err != nil {
@@ -58,6 +58,7 @@ func newDiskHub(t *testing.T) *diskHub {
 	dir := t.TempDir()
 	argv := testproc.Argv("with-small-disk", dir, binary, "--listen", "http://127.0.0.1:0", "--presence-directory", dir+"/presence")
 	h := &diskHub{command: prepare(exec.Command(argv[0], argv[1:]...)), t: t}
+	h.Env = append(h.Env, settings...)
 	h.listen(t, 1)
 	h.url = "http://" + addressIn(h.urls[hubDoor])
 	h.fill = filepath.Join("/proc", strconv.Itoa(h.Process.Pid), "root", dir, "fill")
@@ -170,5 +171,45 @@ func TestHub_WithAFullDisk_EndsWhenTold(t *testing.T) {
 	h.expectUnavailable()
 	if code := h.stopped(t); code != 0 {
 		t.Errorf("it ends with %d", code)
+	}
+}
+
+// Executors that are connected stay reachable while the disk is full, for clients that
+// are connected and for new ones.
+func TestHub_WithAFullDisk_KeepsExecutorsReachable(t *testing.T) {
+	slow(t)
+	h := newDiskHub(t, "EXECWIRE_HUB_PRESENCE_INTERVAL=1s")
+	f := &fleet{hub: h.command, executor: newCommand("serve", "--remote", h.url, "--executor-id", executorID)}
+	f.near = newProxy(t, "tcp", addressIn(h.urls[hubDoor]))
+	f.executor.launch(t)
+	f.awaitExecutor(t)
+	before := newCommand(append(f.through("-i", "--"), "cat")...)
+	input, err := before.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout lockedBuffer
+	before.Stdout = &stdout
+	before.launch(t)
+	pass := func(line string) {
+		t.Helper()
+		if _, err := io.WriteString(input, line); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the line is back", func() bool { return strings.HasSuffix(stdout.String(), line) })
+	}
+	pass("with space\n")
+
+	h.fillDisk()
+	h.expectUnavailable()
+	pass("without\n")
+	if got := run(t, nil, append(f.through("--"), "echo", "reached")...); got != (result{stdout: "reached\n"}) {
+		t.Errorf("a new client: %+v", got)
+	}
+	if err := input.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := before.await(t); code != 0 || stdout.String() != "with space\nwithout\n" {
+		t.Errorf("the client that was connected ended with %d and %q", code, stdout.String())
 	}
 }
