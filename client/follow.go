@@ -86,6 +86,7 @@ func (f *follower) attempt(ctx context.Context) error {
 	if err != nil {
 		return FromRPC(err)
 	}
+	f.link.instance = described.GetInstanceId()
 	f.regain()
 	if f.events.meet(described.GetProcess()); f.events.closed {
 		return nil
@@ -151,6 +152,8 @@ func (f *follower) regain() {
 func (f *follower) hopeless(err error) error {
 	e, ok := err.(*Error) // not errors.As: what a writer returned is no answer
 	switch {
+	case !ok && f.link.started && errors.As(err, new(*ConnectionLostError)):
+		return f.lostError(err)
 	case !ok || !f.link.started:
 		return err
 	case e.Reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND,
@@ -173,7 +176,8 @@ func (f *follower) hopeless(err error) error {
 
 func (f *follower) lostError(err error) *LostError {
 	lost := &LostError{
-		ProcessID: f.process.ProcessID, Started: true, Exit: f.events.exit, LastSeq: f.events.last, Err: err}
+		ProcessID: f.process.ProcessID, Started: true, Exit: f.events.exit, LastSeq: f.events.last,
+		Restarted: isRestarted(f.link.instance, err), Err: err}
 	if !f.link.lostAt.IsZero() {
 		lost.Lost = time.Since(f.link.lostAt)
 	}

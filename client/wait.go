@@ -16,14 +16,17 @@ import (
 // absent request.Wait waits until the condition holds, or cannot any more
 // because the process has closed. It does not change request.
 //
-// Errors are [*Error] when the server refused or was lost for good, or wrap the
-// cause of ctx.
+// Errors are [*Error] when the server refused or was lost for good, [*LostError] when it
+// was restarted meanwhile, or wrap the cause of ctx.
 func (c *Client) Wait(ctx context.Context, request *execwirev1.WaitProcessRequest) (*execwirev1.WaitProcessResponse, error) {
 	ctx, done := c.life.within(ctx)
 	defer done()
 	request = proto.CloneOf(request)
 	limited, until := request.GetWait() != nil, time.Now().Add(request.GetWait().AsDuration())
 	var connection link
+	// A wait is answered when it is over, which is too late to learn who waits.
+	described, _ := c.processes.GetProcess(ctx, &execwirev1.GetProcessRequest{SessionId: request.GetSessionId(), ProcessId: request.GetProcessId()})
+	instance := described.GetInstanceId()
 	for closed := false; ; {
 		response, err := c.processes.WaitProcess(ctx, request)
 		over := limited && time.Until(until) <= 0
@@ -32,6 +35,9 @@ func (c *Client) Wait(ctx context.Context, request *execwirev1.WaitProcessReques
 			return nil, fmt.Errorf("failed to wait to the end: %w", context.Cause(ctx))
 		case err != nil:
 			if err := connection.retry(ctx, FromRPC(err)); err != nil {
+				if isRestarted(instance, err) {
+					err = &LostError{ProcessID: request.GetProcessId(), Started: true, Restarted: true, Err: err}
+				}
 				return nil, err
 			}
 		case response.GetSatisfied() || over || closed:

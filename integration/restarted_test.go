@@ -1,10 +1,13 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -37,7 +40,15 @@ func TestRestartedServerIsReported(t *testing.T) {
 		}
 		commands[d] = hold(t, server, d, flags...)
 	}
-	c, err := client.Dial(testContext(t), server.urls[tcpDoor])
+	described := make(chan struct{}, 2) // Follow and Wait know whom they wait for
+	c, err := client.Dial(testContext(t), server.urls[tcpDoor], client.WithDialOptions(grpc.WithUnaryInterceptor(
+		func(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+			err := call(ctx, method, request, response, conn, options...)
+			if method == execwirev1.ProcessService_GetProcess_FullMethodName && err == nil {
+				described <- struct{}{}
+			}
+			return err
+		})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +69,25 @@ func TestRestartedServerIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	followed, waited := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := c.Follow(testContext(t), client.ProcessRef{ProcessID: id}, client.FollowOptions{})
+		followed <- err
+	}()
+	go func() {
+		_, err := c.Wait(testContext(t), &execwirev1.WaitProcessRequest{ProcessId: id,
+			Condition: &execwirev1.WaitProcessRequest_Closed{Closed: &execwirev1.WaitForClosed{}}})
+		waited <- err
+	}()
+	<-described
+	<-described
+
 	server.restart(t)
+	for name, failed := range map[string]chan error{"Follow": followed, "Wait": waited} {
+		if err := <-failed; !errors.Is(err, client.ErrRestarted) {
+			t.Errorf("%s failed with %v", name, err)
+		}
+	}
 	for d, h := range commands {
 		if code, said := h.await(t), h.errors.String(); code != 125 || strings.Contains(said, "longer") ||
 			!strings.Contains(said, "the server was restarted; the process by-"+string(d)+" ended with it") {

@@ -102,7 +102,7 @@ func (s *processService) GetProcess(ctx context.Context, req *execwirev1.GetProc
 	if err != nil {
 		return nil, err
 	}
-	return &execwirev1.GetProcessResponse{Process: toProcess(p)}, nil
+	return &execwirev1.GetProcessResponse{Process: toProcess(p), InstanceId: s.server.instance}, nil
 }
 
 // Page sizes of lists.

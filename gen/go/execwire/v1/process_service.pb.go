@@ -1778,7 +1778,10 @@ func (x *GetProcessRequest) GetProcessId() string {
 type GetProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The process.
-	Process       *Process `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	Process *Process `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	// The run of the server that answers, as in GetEnvironmentResponse. Servers that
+	// are older leave it empty.
+	InstanceId    string `protobuf:"bytes,2,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1818,6 +1821,13 @@ func (x *GetProcessResponse) GetProcess() *Process {
 		return x.Process
 	}
 	return nil
+}
+
+func (x *GetProcessResponse) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
 }
 
 // ListProcessesRequest names the session.
@@ -2063,9 +2073,11 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\"D\n" +
+	"process_id\x18\x02 \x01(\tR\tprocessId\"e\n" +
 	"\x12GetProcessResponse\x12.\n" +
-	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\"q\n" +
+	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\x12\x1f\n" +
+	"\vinstance_id\x18\x02 \x01(\tR\n" +
+	"instanceId\"q\n" +
 	"\x14ListProcessesRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +

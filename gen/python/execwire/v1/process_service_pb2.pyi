@@ -36,10 +36,12 @@ class GetProcessRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ...) -> None: ...
 
 class GetProcessResponse(_message.Message):
-    __slots__ = ["process"]
+    __slots__ = ["instance_id", "process"]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
     process: _process_pb2.Process
-    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ...) -> None: ...
+    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class ListProcessesRequest(_message.Message):
     __slots__ = ["page_size", "page_token", "session_id"]
