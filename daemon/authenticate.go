@@ -172,27 +172,36 @@ func (k *doorkeeper) door(v visitor) (auth.Credentials, error) {
 	return auth.Credentials{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownDoor}
 }
 
-// admission is what AuthInfos of doors have where somebody has to be let in; see
-// [listen.Admission].
+// admission is what AuthInfos of listeners have; see [listen.Admission].
 type admission interface {
-	Admit()
+	Begin()
+	Admit(principal string) error
 	Admitted() bool
+	Use(evict func(error)) (end func())
+	OnEvict(evict func(error)) (stop func())
 }
 
 // admit is called with the header of every call from a wire, before anything
-// else of it is read. It refuses nobody, which is left to authenticate: it says
-// on which connections somebody was let in. The request of a call may never
+// else of it is read. It refuses nobody, which is left to authenticate: it gives
+// connections their place at the listener. The request of a call may never
 // come, and what the connection may send then shows whether its token was right:
 // it is a failed attempt from here on. With a call that is anybody's nothing is
 // looked at.
 func (k *doorkeeper) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
-	if p, ok := peer.FromContext(ctx); ok && !server.IsAnybodys(call.FullMethodName) {
-		if info, ok := p.AuthInfo.(admission); ok && !info.Admitted() {
-			if _, err := k.authenticate(ctx); err != nil {
-				return context.WithValue(ctx, refusalKey{}, err), nil
-			}
-			info.Admit()
-		}
+	info, ok := admissionOf(ctx)
+	if !ok {
+		return ctx, nil
+	}
+	info.Begin()
+	if server.IsAnybodys(call.FullMethodName) || info.Admitted() {
+		return ctx, nil
+	}
+	caller, err := k.authenticate(ctx)
+	if err == nil {
+		err = info.Admit(caller.Self().Name)
+	}
+	if err != nil {
+		return context.WithValue(ctx, refusalKey{}, err), nil
 	}
 	return ctx, nil
 }

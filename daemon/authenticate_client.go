@@ -28,14 +28,14 @@ func newClientAuthInfo(shown auth.Credentials) clientAuthInfo {
 	return clientAuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, shown: shown}
 }
 
-// upgrade returns who asks for a websocket by r, which came on conn, and says on
-// conn that somebody was let in. Calls by that websocket are made as whom the
+// upgrade returns who asks for a websocket by r, which came on conn, and gives conn its
+// place at the listener. Calls by that websocket are made as whom the
 // AuthInfo tells: what it may do is looked up for each, and what it has shown is
 // not looked at again.
-func (k *doorkeeper) upgrade(r *http.Request, conn net.Conn) (auth.Caller, clientAuthInfo, error) {
+func (k *doorkeeper) upgrade(r *http.Request, conn net.Conn) (auth.Caller, clientAuthInfo, admission, error) {
 	info, err := listen.AuthInfoOf(conn)
 	if err != nil {
-		return auth.Caller{}, clientAuthInfo{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: err}
+		return auth.Caller{}, clientAuthInfo{}, nil, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: err}
 	}
 	v := visitor{
 		addr: conn.RemoteAddr(), info: info, websocket: true,
@@ -43,14 +43,17 @@ func (k *doorkeeper) upgrade(r *http.Request, conn net.Conn) (auth.Caller, clien
 	}
 	caller, err := k.letIn(v)
 	if err != nil {
-		return auth.Caller{}, clientAuthInfo{}, err
+		return auth.Caller{}, clientAuthInfo{}, nil, err
 	}
-	info.(admission).Admit()
+	admitted := info.(admission)
+	if err := admitted.Admit(caller.Self().Name); err != nil {
+		return auth.Caller{}, clientAuthInfo{}, nil, err
+	}
 	shown := auth.Credentials{Known: caller.Self()}
 	if len(v.onBehalfOf) > 0 {
 		shown.OnBehalfOf = v.onBehalfOf[0]
 	}
-	return caller, newClientAuthInfo(shown), nil
+	return caller, newClientAuthInfo(shown), admitted, nil
 }
 
 // starter is who started this program, and is at the other end of its standard

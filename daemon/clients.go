@@ -18,6 +18,7 @@ import (
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -54,7 +55,8 @@ type clients struct {
 // clientConn is one connection.
 type clientConn struct {
 	cancel   context.CancelCauseFunc
-	attached int // guarded by clients.mu; feeds that have not ended
+	admitted admission // nil if no listener counts it
+	attached int       // guarded by clients.mu; feeds that have not ended
 }
 
 // newClients returns clients of nobody yet. It has nothing to be closed until it
@@ -87,6 +89,11 @@ func newClients(config clientsConfig) (*clients, error) {
 		Serve:         c.serveWebsocket,
 	})
 	c.server = gateway.NewHTTPServer(c.handler, c.logger)
+	c.server.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateActive {
+			listen.Begin(conn)
+		}
+	}
 	c.server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		return context.WithValue(ctx, arrivalKey{}, &arrival{conn: conn})
 	}
@@ -98,21 +105,30 @@ func newClients(config clientsConfig) (*clients, error) {
 type arrivalKey struct{}
 
 type arrival struct {
-	conn net.Conn
-	info clientAuthInfo // once somebody was let in
+	conn     net.Conn
+	info     clientAuthInfo // once somebody was let in
+	admitted admission      // the same
 }
 
 // authenticate says who asks for a websocket.
 func (c *clients) authenticate(r *http.Request) (auth.Caller, *gateway.Refusal) {
 	a := r.Context().Value(arrivalKey{}).(*arrival)
-	caller, info, err := c.doorkeeper.upgrade(r, a.conn)
+	caller, info, admitted, err := c.doorkeeper.upgrade(r, a.conn)
 	if err != nil {
 		c.logger.Log(r.Context(), refusalLevel(err), "a websocket was refused", "peer", r.RemoteAddr, "error", err.Error())
 		return auth.Caller{}, gateway.RefusalOf(err, c.cfg.WebsocketAuth == string(auth.WebsocketSignedToken))
 	}
 	c.logger.Debug("a websocket was opened", "peer", r.RemoteAddr, "principal", caller.Principal.Name, "via", caller.Via.Name)
-	a.info = info
+	a.info, a.admitted = info, admitted
 	return caller, nil
+}
+
+// admittedOf returns that of the connection of a websocket, and nil of others.
+func admittedOf(ctx context.Context) admission {
+	if a, ok := ctx.Value(arrivalKey{}).(*arrival); ok {
+		return a.admitted
+	}
+	return nil
 }
 
 // keepAliveQuestions is how often the kernel asks within keepalive_timeout.
@@ -132,7 +148,11 @@ func (c *clients) serve(l net.Listener) error {
 }
 
 func (c *clients) serveWebsocket(ctx context.Context, caller auth.Caller, conn *wsconn.Conn) {
-	c.serveTransport(ctx, caller.Principal.Name, ctx.Value(arrivalKey{}).(*arrival).info, conn)
+	a := ctx.Value(arrivalKey{}).(*arrival)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer a.admitted.OnEvict(func(why error) { cancel(why) })()
+	c.serveTransport(ctx, caller.Principal.Name, a.info, conn)
 }
 
 // serveStdio serves the standard streams, if that is a door. The channel that it
@@ -157,7 +177,7 @@ func (o *doors) serveStdio(c *clients, serving *sync.WaitGroup) (left <-chan str
 func (c *clients) serveTransport(ctx context.Context, principal string, info clientAuthInfo, transport jsonrpc.Transport) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	one := &clientConn{cancel: cancel}
+	one := &clientConn{cancel: cancel, admitted: admittedOf(ctx)}
 	c.enter(one)
 	defer c.leave(one)
 	defer c.recovered(transport.Peer())

@@ -77,18 +77,38 @@ func (c *clients) cutOff(cause error) (cut int) {
 }
 
 // tracked are the calls of one client. It notices when the feed of its session
-// begins and ends.
+// begins and ends, and has its connection in use while there is a call.
 type tracked struct {
 	grpc.ClientConnInterface
 	clients *clients
 	client  *clientConn
 }
 
+// use has the connection in use until end is called.
+func (t *tracked) use() (end func()) {
+	if t.client.admitted == nil {
+		return func() {}
+	}
+	return t.client.admitted.Use(nil)
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (t *tracked) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	defer t.use()()
+	return t.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+}
+
 // NewStream implements grpc.ClientConnInterface.
 func (t *tracked) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	end := t.use()
 	stream, err := t.ClientConnInterface.NewStream(ctx, desc, method, opts...)
-	if err != nil || method != execwirev1.SessionService_AttachSession_FullMethodName {
-		return stream, err
+	if err != nil {
+		end()
+		return nil, err
+	}
+	context.AfterFunc(stream.Context(), end)
+	if method != execwirev1.SessionService_AttachSession_FullMethodName {
+		return stream, nil
 	}
 	t.clients.change(t.client, 1)
 	return &trackedFeed{ClientStream: stream, ended: sync.OnceFunc(func() { t.clients.change(t.client, -1) })}, nil

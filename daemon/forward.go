@@ -91,7 +91,7 @@ func (f *Forward) Serve(ctx context.Context) error {
 					refuser.refuse(conn)
 					continue
 				}
-				serving.Go(func() { f.pass(running, conn) })
+				serving.Go(func() { f.passPlaced(running, conn) })
 			}
 		})
 	}

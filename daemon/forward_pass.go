@@ -5,6 +5,9 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/listen"
 )
 
 const (
@@ -14,6 +17,22 @@ const (
 	// close, when the other one is gone.
 	forwardLinger = 5 * time.Second
 )
+
+// passPlaced is pass of a client that gets a place at its listener. All clients are one
+// principal, and their connections are in use: one too many is closed.
+func (f *Forward) passPlaced(ctx context.Context, near net.Conn) {
+	if info, err := listen.AuthInfoOf(near); err == nil {
+		if a, ok := info.(admission); ok {
+			if err := a.Admit(auth.Loopback.Name); err != nil {
+				f.opts.Logger.Info("a client was refused", "error", err.Error())
+				_ = near.Close()
+				return
+			}
+			defer a.Use(nil)()
+		}
+	}
+	f.pass(ctx, near)
+}
 
 // pass connects a client with the server until one of them leaves or ctx ends.
 func (f *Forward) pass(ctx context.Context, near net.Conn) {

@@ -42,8 +42,8 @@ func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer, *reflectionStream
 	s := grpc.NewServer(append(transportOptions(d.cfg),
 		grpc.Creds(doorCredentials{listen.PeerCredentials(d.doorkeeper.handshakeFailed)}),
 		grpc.InTapHandle(d.doorkeeper.admit),
-		grpc.ChainUnaryInterceptor(d.server.UnaryInterceptors()...),
-		grpc.ChainStreamInterceptor(append(d.server.StreamInterceptors(), streams.intercept)...),
+		grpc.ChainUnaryInterceptor(append(d.server.UnaryInterceptors(), useUnary)...),
+		grpc.ChainStreamInterceptor(append(d.server.StreamInterceptors(), useStream, streams.intercept)...),
 		grpc.WaitForHandlers(true),
 		grpc.UnknownServiceHandler(server.UnknownMethod),
 	)...)

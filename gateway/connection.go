@@ -14,6 +14,7 @@ import (
 
 	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -152,6 +153,9 @@ func (c *connection) serve() error {
 func stopping(cause error) ending {
 	if full, ok := errors.AsType[*wsconn.BudgetError](cause); ok {
 		return gaveWay(full)
+	}
+	if evicted, ok := errors.AsType[*auth.Error](cause); ok && evicted.Kind == auth.KindTooManyConnections {
+		return ending{closeTryAgain, fmt.Sprintf("%s is reached: try again in %v", evicted.Setting, evicted.RetryAfter), evicted}
 	}
 	return ending{closeGoingAway, "the server stops", cause}
 }

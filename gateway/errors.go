@@ -45,6 +45,7 @@ var codesOf = map[execwirev1.ErrorReason]int{
 	execwirev1.ErrorReason_ERROR_REASON_NOT_A_TERMINAL:           jsonrpc.CodeInvalidRequest,
 	execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE:        jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS: jsonrpc.CodeLimitReached,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS:     jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS:        jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS:         jsonrpc.CodeLimitReached,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES:       jsonrpc.CodeLimitReached,

@@ -43,6 +43,8 @@ func RefusalOf(err error, signed bool) *Refusal {
 		return &Refusal{Status: http.StatusForbidden, Text: "the caller may not act on behalf of whom it named"}
 	case auth.KindPeerRefused: // nor this
 		return &Refusal{Status: http.StatusForbidden, Text: refused.ForCaller}
+	case auth.KindTooManyConnections: // nor this
+		return &Refusal{Status: http.StatusTooManyRequests, Text: refused.ForCaller, RetryAfter: max(refused.RetryAfter, time.Second)}
 	case auth.KindTooManyAttempts:
 		return &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed attempts", RetryAfter: max(refused.RetryAfter, time.Second)}
 	}

@@ -232,6 +232,12 @@ func TestRefusalOfEveryKind(t *testing.T) {
 				}
 				continue
 			}
+			if kind == auth.KindTooManyConnections {
+				if refusal.Status != http.StatusTooManyRequests || refusal.Text != "what to do" || refusal.RetryAfter < time.Second {
+					t.Errorf("%v: %+v", kind, refusal)
+				}
+				continue
+			}
 			if kind == auth.KindPeerRefused {
 				if refusal.Status != http.StatusForbidden || refusal.Text != "what to do" {
 					t.Errorf("%v: %+v", kind, refusal)

@@ -181,6 +181,7 @@ var authErrors = map[auth.Kind]translation{
 	auth.KindOnBehalfOfRefused:   {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED},
 	auth.KindPeerRefused:         {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED},
 	auth.KindTooManyAttempts:     {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS},
+	auth.KindTooManyConnections:  {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS},
 }
 
 // fromAuth translates why a caller was not let in.
@@ -203,6 +204,9 @@ func fromAuth(err error) error {
 	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
 		text = "too many attempts to authenticate from this address failed: wait before the next"
 		details = quota{setting: "failed_attempts", retry: typed.RetryAfter}.describe(0, metadata)
+	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS:
+		text = typed.ForCaller
+		details = quota{setting: typed.Setting, unit: "connections", retry: typed.RetryAfter}.describe(int64(typed.Limit), metadata)
 	}
 	return failure(t.code, t.reason, metadata, text, details...)
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
@@ -180,6 +181,7 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		fileErr    *fsops.Error
 		handleErr  *fsops.HandleError
 		httpErr    *httpclient.Error
+		authErr    *auth.Error
 	)
 	switch {
 	case errors.As(err, &processErr):
@@ -192,6 +194,8 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		return fromHandles(handleErr)
 	case errors.As(err, &httpErr):
 		return fromHTTP(httpErr)
+	case errors.As(err, &authErr): // of a connection that lost its place
+		return fromAuth(authErr)
 	case errors.Is(err, eventlog.ErrReplaced):
 		return failure(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER, nil,
 			"another stream took over the process; this one must not be resumed")

@@ -155,7 +155,7 @@ func TestEveryKindOfAuthIsTranslated(t *testing.T) {
 		if strings.Contains(err.Error(), "cause") {
 			t.Errorf("%v: the caller is told the cause: %v", kind, err)
 		}
-		if told := strings.Contains(err.Error(), "what to do"); told != (kind == auth.KindPeerRefused) {
+		if told := strings.Contains(err.Error(), "what to do"); told != (kind == auth.KindPeerRefused || kind == auth.KindTooManyConnections) {
 			t.Errorf("%v: the caller is told %v", kind, err)
 		}
 	}

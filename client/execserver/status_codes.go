@@ -19,6 +19,7 @@ var reasonCodes = map[execwirev1.ErrorReason]codes.Code{
 	execwirev1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED:          codes.DeadlineExceeded,
 	execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:           codes.PermissionDenied,
 	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:   codes.ResourceExhausted,
+	execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS:       codes.ResourceExhausted,
 	execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED:       codes.PermissionDenied,
 	execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED:               codes.PermissionDenied,
 	execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:          codes.NotFound,

@@ -45,6 +45,9 @@ const (
 	KindPeerRefused
 	// KindTooManyAttempts means that too many attempts of an address failed.
 	KindTooManyAttempts
+	// KindTooManyConnections means that the caller is known and its connection has no
+	// place at the listener.
+	KindTooManyConnections
 	kindEnd
 )
 
@@ -54,6 +57,7 @@ var kindNames = [...]string{
 	KindTokenNotYetValid: "token not yet valid", KindIssuerMismatch: "issuer mismatch", KindAudienceMismatch: "audience mismatch",
 	KindNotListed: "not listed", KindCredentialsDisagree: "credentials disagree", KindCertificateExpired: "certificate expired",
 	KindOnBehalfOfRefused: "on behalf of refused", KindTooManyAttempts: "too many attempts", KindPeerRefused: "peer refused",
+	KindTooManyConnections: "too many connections",
 }
 
 // Kinds returns every kind there is.
@@ -79,10 +83,15 @@ type Error struct {
 	Kind    Kind   // what it is about
 	Subject string // what was to be identified
 	Err     error  // the reason; never nil
-	// ForCaller is, of [KindPeerRefused], what the caller is told: it names the
-	// user, the setting and the fix.
+	// ForCaller is, of [KindPeerRefused] and [KindTooManyConnections], what the caller
+	// is told: it names the user or the limit, the setting and the fix.
 	ForCaller string
-	// RetryAfter is, of [KindTooManyAttempts], when to try again.
+	// Setting is, of [KindTooManyConnections], the name of the limit, and Limit what
+	// it is.
+	Setting string
+	Limit   int
+	// RetryAfter is, of [KindTooManyAttempts] and [KindTooManyConnections], when to try
+	// again.
 	RetryAfter time.Duration
 }
 

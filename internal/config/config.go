@@ -86,7 +86,7 @@ type Config struct {
 	// AwaitedPaths bounds the paths that one principal waits for.
 	AwaitedPaths Count `name:"awaited_paths_per_principal" default:"100000" unit:"paths" min:"1" max:"10000000" help:"Paths that one principal may await at once, over all its calls of AwaitPaths. Further calls are refused."`
 	// Connections bounds the connections of one listener.
-	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one is closed at once, or takes the place of the oldest that nobody was let in on, where somebody has to be: with TLS, with a table of principals, or for websockets with ws_auth."`
+	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections that principals have of one listener at once. When there are as many, the principal with the most gives one up to another principal: the one that is idle for longest or, if all are in use, the one that was used least recently. A further one of the same principal takes the place of one that is idle, or is refused. An eighth more connections may be there on which no principal is authenticated yet: the oldest gives way."`
 	// Streams bounds the calls of one connection.
 	Streams Count `name:"streams_per_connection" default:"1000" unit:"streams" min:"10" max:"100000" help:"Calls that one connection may have open at once, those that run or watch a process among them. Clients hold further ones back until others end."`
 	// Processes bounds the running processes of a session.

@@ -61,7 +61,7 @@ type Hub struct {
 	// IncomingRate is the rate below which a frame counts as stalled.
 	IncomingRate Bytes `name:"min_incoming_bytes_per_second" default:"16KiB" unit:"bytes" min:"1" max:"1GiB" help:"The rate in bytes per second below which a large frame that is being received gives way to others once such frames take queue_bytes_total. Those of a principal or a connection within its equal share are taken in any case."`
 	// Connections bounds the connections of one listener.
-	Connections Count `name:"connections_per_listener" default:"10000" unit:"connections" min:"1" max:"1000000" help:"Connections that one listener has at once. A further one takes the place of one on which nobody was let in, or is closed."`
+	Connections Count `name:"connections_per_listener" default:"10000" unit:"connections" min:"1" max:"1000000" help:"Connections that principals have of one listener at once. When there are as many, the principal with the most gives one up to another principal: the one that is idle for longest or, if all are in use, the one that was used least recently. A further one of the same principal takes the place of one that is idle, or is refused. An eighth more connections may be there on which no principal is authenticated yet: the oldest gives way."`
 	// PrincipalConnections bounds the websockets of one principal.
 	PrincipalConnections Count `name:"connections_per_principal" default:"1024" unit:"connections" min:"1" max:"1000000" help:"Websockets that one principal has at once, executors' and harnesses' together. Further ones are refused."`
 	// ConnectionStreams bounds the streams of one websocket.

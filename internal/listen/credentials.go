@@ -38,6 +38,7 @@ func (c *limitedConn) hostPeer() HostPeer { return HostPeer{Peer: c.peer, conn: 
 type PeerAuthInfo struct {
 	credentials.CommonAuthInfo
 	HostPeer
+	Admission
 }
 
 // Principal returns the caller's user.
@@ -105,15 +106,15 @@ func lost(err error) bool {
 
 func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 	var admission Admission
-	var accepted *limitedConn
 	switch c := conn.(type) {
 	case *strangerConn:
-		admission, accepted = Admission{c}, c.limitedConn
+		admission = c.admission()
 	case *limitedConn:
-		accepted = c
+		admission = Admission{counted: c}
 	default:
 		return nil, fmt.Errorf("failed to identify the peer %v: a %T came by no listener", conn.RemoteAddr(), conn)
 	}
+	accepted := admission.counted
 	switch c := accepted.Conn.(type) {
 	case *net.UnixConn:
 		p, err := auth.UnixPeer(c)
@@ -122,7 +123,7 @@ func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 		}
 		level := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
 		accepted.peer = p
-		return PeerAuthInfo{CommonAuthInfo: level, HostPeer: accepted.hostPeer()}, nil
+		return PeerAuthInfo{CommonAuthInfo: level, HostPeer: accepted.hostPeer(), Admission: admission}, nil
 	case *net.TCPConn:
 		if isLoopback(c.LocalAddr()) && isLoopback(c.RemoteAddr()) {
 			level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}

@@ -5,7 +5,8 @@ import "net"
 // Counted is conn as a ws door without authentication would have accepted it.
 func Counted(conn net.Conn) net.Conn {
 	l := newLimiter(URL{}, Locks{})
-	c, _ := l.place(l.identify(conn), false)
+	c := l.identify(conn)
+	l.add(c)
 	return c
 }
 

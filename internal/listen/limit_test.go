@@ -1,77 +1,292 @@
 package listen_test
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// A door that nobody shows anything at has its connections in the order in which
-// they come; those that are too many are closed at once.
-func TestConnectionsAreBounded(t *testing.T) {
+// crowd is a listener with a limit, and its connections.
+type crowd struct {
+	t    *testing.T
+	lis  listen.Listener
+	full atomic.Int32
+}
+
+func newCrowd(t *testing.T, raw string, most int) *crowd {
+	t.Helper()
+	c := &crowd{t: t}
+	c.lis = mustListenWith(t, raw, listen.Locks{Connections: most, Full: func(listen.URL) { c.full.Add(1) }})
+	return c
+}
+
+// member is a connection to a crowd.
+type member struct {
+	listen.Admission
+	t              *testing.T
+	client, server net.Conn
+	evicted        atomic.Pointer[auth.Error]
+}
+
+// connect makes a connection that nothing has come on.
+func (c *crowd) connect() *member {
+	c.t.Helper()
+	client, err := net.Dial(c.lis.Addr().Network(), c.lis.Addr().String())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = client.Close() })
+	_ = client.SetDeadline(time.Now().Add(hangGuard))
+	server, err := c.lis.Accept()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = server.Close() })
+	info, err := listen.AuthInfoOf(server)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	m := &member{t: c.t, client: client, server: server}
+	switch info := info.(type) {
+	case listen.LoopbackAuthInfo:
+		m.Admission = info.Admission
+	case listen.RemoteAuthInfo:
+		m.Admission = info.Admission
+	}
+	return m
+}
+
+// of is connect with a place of the principal, which it must get.
+func (c *crowd) of(principal string) *member {
+	c.t.Helper()
+	m := c.connect()
+	if err := m.Admit(principal); err != nil {
+		c.t.Fatalf("%s gets no place: %v", principal, err)
+	}
+	return m
+}
+
+// busy has m in use.
+func (m *member) busy() (end func()) {
+	return m.Use(func(err error) {
+		why, _ := errors.AsType[*auth.Error](err)
+		m.evicted.Store(why)
+	})
+}
+
+func (m *member) expectPlaced(want bool) {
+	m.t.Helper()
+	if got := m.Admitted(); got != want {
+		m.t.Errorf("the connection has a place: %v, want %v", got, want)
+	}
+}
+
+func (m *member) expectClosed() {
+	m.t.Helper()
+	if n, err := m.client.Read(make([]byte, 1)); err != io.EOF {
+		m.t.Errorf("the client reads %d, %v, want its connection closed", n, err)
+	}
+}
+
+// expectFull wants err to name the limit and when to retry.
+func expectFull(t *testing.T, err error, most int) {
+	t.Helper()
+	full, ok := errors.AsType[*auth.Error](err)
+	if !ok || full.Kind != auth.KindTooManyConnections {
+		t.Fatalf("got %v, want %v", err, auth.KindTooManyConnections)
+	}
+	if full.Setting != "connections_per_listener" || full.Limit != most || full.RetryAfter <= 0 || !strings.Contains(full.ForCaller, full.Setting) {
+		t.Errorf("the error says %+v", full)
+	}
+}
+
+// Of connections that nobody is authenticated on the oldest is closed for one too many,
+// which costs no principal one.
+func TestConnectionsWithoutPrincipal_OneTooMany_OldestIsClosed(t *testing.T) {
 	for _, raw := range []string{"grpc://127.0.0.1:0", "unix://" + socketPath(t), "ws://127.0.0.1:0"} {
 		t.Run(raw[:4], func(t *testing.T) {
-			u, err := listen.Parse(raw)
-			if err != nil {
+			c := newCrowd(t, raw, 2)
+			placed := []*member{c.of("a"), c.of("a")}
+			first := c.connect() // beside the limit
+			second := c.connect()
+			first.expectClosed()
+			_ = second.server.Close()
+			_ = second.server.Close() // one place, however often
+			third := c.connect()
+			c.connect()
+			third.expectClosed()
+			for _, m := range placed {
+				m.expectPlaced(true)
+			}
+			if got := c.full.Load(); got != 2 {
+				t.Errorf("Full was called %d times, want 2", got)
+			}
+		})
+	}
+}
+
+func TestConnections_WhenFull_HeaviestPrincipalGivesWay(t *testing.T) {
+	const most = 4
+	t.Run("longest idle", func(t *testing.T) {
+		c := newCrowd(t, "grpc://127.0.0.1:0", most)
+		used, idle, busy, last := c.of("a"), c.of("a"), c.of("a"), c.of("a")
+		used.busy()()
+		defer busy.busy()()
+		other := c.of("b")
+		other.expectPlaced(true)
+		idle.expectPlaced(false)
+		for _, m := range []*member{used, busy, last} {
+			m.expectPlaced(true)
+		}
+		c.of("b")
+		last.expectPlaced(false)
+		used.expectPlaced(true)
+	})
+	t.Run("in use", func(t *testing.T) {
+		c := newCrowd(t, "grpc://127.0.0.1:0", most)
+		var all []*member
+		for range most {
+			m := c.of("a")
+			defer m.busy()()
+			all = append(all, m)
+		}
+		c.of("b")
+		all[0].expectPlaced(false)
+		if why := all[0].evicted.Load(); why == nil {
+			t.Error("the user of the evicted connection is not called")
+		} else {
+			expectFull(t, why, most)
+		}
+		for _, m := range all[1:] {
+			m.expectPlaced(true)
+		}
+	})
+	t.Run("its own that is idle", func(t *testing.T) {
+		c := newCrowd(t, "grpc://127.0.0.1:0", most)
+		idle := c.of("a")
+		for range most - 1 {
+			defer c.of("a").busy()()
+		}
+		defer c.of("a").busy()()
+		idle.expectPlaced(false)
+		expectFull(t, c.connect().Admit("a"), most) // all are in use
+	})
+	t.Run("none with as many as the other", func(t *testing.T) {
+		c := newCrowd(t, "grpc://127.0.0.1:0", most)
+		for _, principal := range []string{"a", "a", "b", "b"} {
+			defer c.of(principal).busy()()
+		}
+		expectFull(t, c.connect().Admit("a"), most)
+		c.of("c")
+	})
+}
+
+// A connection that lost its place gets one again when there is one.
+func TestEvictedConnection_IsAdmittedAgain(t *testing.T) {
+	c := newCrowd(t, "grpc://127.0.0.1:0", 2)
+	evicted, other := c.of("a"), c.of("a")
+	defer evicted.busy()()
+	defer other.busy()()
+	neighbour := c.of("b")
+	expectFull(t, evicted.Admit("a"), 2)
+	if why := evicted.evicted.Load(); why == nil {
+		t.Error("the user of the evicted connection is not called")
+	}
+	late := make(chan error, 1)
+	evicted.Use(func(err error) { late <- err })()
+	expectFull(t, <-late, 2) // whoever begins to use it later learns it, too
+	_ = neighbour.server.Close()
+	if err := evicted.Admit("a"); err != nil {
+		t.Error(err)
+	}
+	evicted.expectPlaced(true)
+}
+
+// Whatever principals do: there are never more places than the limit, nobody is refused
+// while another principal has two more, and nothing is left when all is closed.
+func TestConnections_AtRandom_LockNobodyOut(t *testing.T) {
+	const most = 6
+	c := newCrowd(t, "grpc://127.0.0.1:0", most)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	placed := func(members []*member) (n int) {
+		for _, m := range members {
+			if m.Admitted() {
+				n++
+			}
+		}
+		return n
+	}
+	all := map[string][]*member{}
+	for range 500 {
+		principal := fmt.Sprint(random.IntN(4))
+		mine := all[principal]
+		if len(mine) > 0 && random.IntN(3) == 0 {
+			i := random.IntN(len(mine))
+			_, _ = mine[i].server.Close(), mine[i].client.Close()
+			all[principal] = slices.Delete(mine, i, i+1)
+			continue
+		}
+		own, heaviest, total := placed(mine), 0, 0
+		for _, members := range all {
+			heaviest, total = max(heaviest, placed(members)), total+placed(members)
+		}
+		m := c.connect()
+		err := m.Admit(principal)
+		if err != nil && (heaviest > own+1 || total < most) {
+			t.Fatalf("seed %d: a principal with %d connections is refused while another has %d: %v", seed, own, heaviest, err)
+		}
+		if random.IntN(2) == 0 {
+			m.busy()
+		}
+		all[principal] = append(mine, m)
+		total = 0
+		for _, members := range all {
+			total += placed(members)
+		}
+		if total > most {
+			t.Fatalf("seed %d: %d connections have places", seed, total)
+		}
+	}
+	for _, members := range all {
+		for _, m := range members {
+			_, _ = m.server.Close(), m.client.Close()
+		}
+	}
+	for range most {
+		c.of("new").expectPlaced(true)
+	}
+}
+
+// Closing a listener closes the connections on which no request has come: what serves
+// them would wait for it.
+func TestCloseOfListener_ClosesSilentConnections(t *testing.T) {
+	for _, raw := range []string{"grpc://127.0.0.1:0", "unix://" + socketPath(t), "ws://127.0.0.1:0"} {
+		t.Run(raw[:4], func(t *testing.T) {
+			c := newCrowd(t, raw, 0)
+			silent, begun, placed := c.connect(), c.connect(), c.of("a")
+			begun.Begin()
+			if err := c.lis.Close(); err != nil {
 				t.Fatal(err)
 			}
-			var full []listen.URL
-			lis, err := listen.Listen(t.Context(), u, listen.Locks{Connections: 2, Full: func(u listen.URL) { full = append(full, u) }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = lis.Close() }()
-			dial := func() net.Conn {
-				t.Helper()
-				conn, err := net.Dial(lis.Addr().Network(), lis.Addr().String())
-				if err != nil {
-					t.Fatal(err)
+			silent.expectClosed()
+			for _, m := range []*member{begun, placed} {
+				if _, err := m.server.Write([]byte("x")); err != nil {
+					t.Error(err)
 				}
-				t.Cleanup(func() { _ = conn.Close() })
-				_ = conn.SetDeadline(time.Now().Add(hangGuard))
-				return conn
-			}
-			// come returns the server's end.
-			come := func() net.Conn {
-				t.Helper()
-				dial()
-				conn, err := lis.Accept()
-				if err != nil {
-					t.Fatal(err)
+				if n, err := m.client.Read(make([]byte, 1)); n != 1 {
+					t.Errorf("a connection with a request: %v", err)
 				}
-				t.Cleanup(func() { _ = conn.Close() })
-				return conn
-			}
-			first, second := come(), come()
-			_ = first.Close()
-			_ = first.Close() // one place, however often
-			come()
-			accepted := make(chan net.Conn)
-			late := make(chan struct{})
-			go func() {
-				defer close(late)
-				if conn, err := lis.Accept(); err == nil {
-					accepted <- conn
-				}
-			}()
-			if n, err := dial().Read(make([]byte, 1)); err != io.EOF {
-				t.Errorf("one too many reads %d, %v, want to be closed", n, err)
-			}
-			_ = second.Close()
-			dial()
-			select {
-			case conn := <-accepted:
-				_ = conn.Close()
-			case <-time.After(hangGuard):
-				t.Fatal("the place that was left is not taken")
-			}
-			<-late
-			if !slices.Equal(full, []listen.URL{lis.URL()}) {
-				t.Errorf("told of %v, want it once", full)
 			}
 		})
 	}

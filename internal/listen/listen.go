@@ -13,7 +13,8 @@ import (
 )
 
 // Listener is an open door. Its methods may be called concurrently. Accept retries
-// whatever fails, so that its only error is [net.ErrClosed], after Close.
+// whatever fails, so that its only error is [net.ErrClosed], after Close. Close also
+// closes the connections on which no request has come; see [Admission.Begin].
 type Listener interface {
 	net.Listener
 	// URL names the door as a client reaches it, with the port the kernel
@@ -44,12 +45,14 @@ type Locks struct {
 	// is for doors with TLS, for those where callers are authenticated, and for
 	// peers that LoopbackUsers does not accept.
 	Unadmitted int
-	// Connections is how many each door has at once; 0 is any number. When there
-	// are as many, a new one is closed at once. On doors that Unadmitted is for it
-	// takes the place of the oldest on which nobody was let in, if there is one.
+	// Connections is how many principals have of each listener at once, from the first
+	// request that is authenticated; 0 is any number. Another one gets the place of
+	// one of the principal that has the most; see [Admission.Admit]. There may be an
+	// eighth more connections, and at least one, that have no place: the oldest of
+	// them is closed for a new one.
 	Connections int
-	// Full is told the door of each connection that was closed for that. It is
-	// called concurrently and must not block; nil is not told.
+	// Full is called with the listener for each connection that was closed, evicted or
+	// refused a place for that, concurrently. It must not block; nil is not called.
 	Full func(URL)
 	// AcceptFailed gets the error of an accept that failed, for a want of descriptors
 	// or memory perhaps, with what to do about it: at most once a minute for each
@@ -102,9 +105,16 @@ type tcpListener struct {
 
 func (l *tcpListener) URL() URL { return l.url }
 
+// Close stops accepting, and closes the connections on which no request has come.
+func (l *tcpListener) Close() error {
+	err := l.Listener.Close()
+	l.limiter.close()
+	return err
+}
+
 // Accept waits for the next connection that has a place.
 func (l *tcpListener) Accept() (net.Conn, error) {
-	conn, err := l.limiter.accept(l.Listener.Accept, l.locks.Authenticated)
+	conn, err := l.limiter.accept(l.Listener.Accept)
 	switch {
 	case err != nil:
 		return nil, err

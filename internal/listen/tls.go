@@ -97,9 +97,16 @@ type tlsListener struct {
 
 func (l *tlsListener) URL() URL { return l.url }
 
+// Close stops accepting, and closes the connections on which no request has come.
+func (l *tlsListener) Close() error {
+	err := l.Listener.Close()
+	l.limiter.close()
+	return err
+}
+
 // Accept waits for the next connection that has a place.
 func (l *tlsListener) Accept() (net.Conn, error) {
-	conn, err := l.limiter.accept(l.Listener.Accept, true)
+	conn, err := l.limiter.accept(l.Listener.Accept)
 	if err != nil {
 		return nil, err
 	}
@@ -118,5 +125,5 @@ func (c *tlsConn) shakeHands() (net.Conn, credentials.AuthInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), HostPeer: c.hostPeer(), Admission: Admission{c.strangerConn}}, nil
+	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), HostPeer: c.hostPeer(), Admission: c.admission()}, nil
 }

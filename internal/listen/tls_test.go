@@ -331,7 +331,7 @@ func TestWhatComesBeforeAdmissionIsBounded(t *testing.T) {
 				return
 			}
 			if admit {
-				info.(listen.TLSAuthInfo).Admit()
+				_ = info.(listen.TLSAuthInfo).Admit("principal")
 			}
 			read, readErr = io.Copy(io.Discard, conn)
 		})

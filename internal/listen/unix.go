@@ -32,7 +32,7 @@ func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.url.Path, 
 
 // Accept waits for the next connection that has a place.
 func (l *unixListener) Accept() (net.Conn, error) {
-	conn, err := l.limiter.accept(l.retried.Accept, false)
+	conn, err := l.limiter.accept(l.retried.Accept)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,9 @@ func (l *unixListener) shut() error {
 	if now, err := inodeOf(l.url.Path); err == nil && now == l.made {
 		removal = os.Remove(l.url.Path)
 	}
-	return errors.Join(removal, l.retried.Close())
+	err := l.retried.Close()
+	l.limiter.close()
+	return errors.Join(removal, err)
 }
 
 // inode identifies a file while something holds it: it is not given to another

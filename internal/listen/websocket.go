@@ -52,11 +52,18 @@ type websocketListener struct {
 
 func (l *websocketListener) URL() URL { return l.url }
 
+// Close stops accepting, and closes the connections on which no request has come.
+func (l *websocketListener) Close() error {
+	err := l.Listener.Close()
+	l.limiter.close()
+	return err
+}
+
 // Accept waits for the next connection that has a place. It does not wait for a
 // handshake, which the first Read makes.
 func (l *websocketListener) Accept() (net.Conn, error) {
 	secure := l.url.Scheme == SchemeWSS
-	conn, err := l.limiter.accept(l.Listener.Accept, secure || l.locks.WebsocketAuthenticated)
+	conn, err := l.limiter.accept(l.Listener.Accept)
 	switch {
 	case err != nil:
 		return nil, err
@@ -100,16 +107,24 @@ func AuthInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 			if !info.State.HandshakeComplete {
 				return nil, fmt.Errorf("failed to identify the peer %v: it has not shaken hands", conn.RemoteAddr())
 			}
-			return TLSAuthInfo{TLSInfo: info, HostPeer: c.stranger.hostPeer(), Admission: Admission{c.stranger}}, nil
+			return TLSAuthInfo{TLSInfo: info, HostPeer: c.stranger.hostPeer(), Admission: c.stranger.admission()}, nil
 		case *strangerConn:
-			return plainAuthInfo(c.limitedConn, Admission{c}), nil
+			return plainAuthInfo(c.limitedConn, c.admission()), nil
 		case *limitedConn:
-			return plainAuthInfo(c, Admission{}), nil
+			return plainAuthInfo(c, Admission{counted: c}), nil
 		case interface{ NetConn() net.Conn }:
 			conn = c.NetConn()
 		default:
 			return nil, fmt.Errorf("failed to identify the peer %v: a %T came by no door for websockets", conn.RemoteAddr(), conn)
 		}
+	}
+}
+
+// Begin is [Admission.Begin] of what [AuthInfoOf] takes; other connections are left
+// alone.
+func Begin(conn net.Conn) {
+	if info, err := AuthInfoOf(conn); err == nil {
+		info.(interface{ Begin() }).Begin()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -110,7 +111,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 		return err
 	}
 	router, err := rendezvous.New(rendezvous.Config{
-		Limits: limitsOf(h.cfg), Presence: presence, Authenticate: h.keeper.authenticate, Recall: h.keeper.recall,
+		Limits: limitsOf(h.cfg), Presence: presence, Authenticate: h.keeper.authenticate, Recall: h.keeper.recall, Use: use,
 		Node: h.cfg.Node, PublicURL: h.cfg.PublicURL, URLKey: h.urlKey, Origins: h.cfg.Origins,
 		PingInterval: duration(h.cfg.PingInterval), DeadAfter: duration(h.cfg.KeepaliveInterval + h.cfg.KeepaliveTimeout),
 		Logger: h.logger,
@@ -171,7 +172,12 @@ func (h *Hub) newServer(router http.Handler) *http.Server {
 			}
 			router.ServeHTTP(w, r)
 		}),
-		ConnContext:       withConn,
+		ConnContext: withConn,
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			if state == http.StateActive {
+				listen.Begin(conn)
+			}
+		},
 		Protocols:         &protocols,
 		ReadHeaderTimeout: requestTimeout,
 		ReadTimeout:       requestTimeout,

@@ -258,3 +258,41 @@ func TestHubsThatMustNotListenDoNot(t *testing.T) {
 		})
 	}
 }
+
+// Websockets of one principal do not keep another one out: the oldest is closed, with
+// the name of the limit. One more of the same principal is refused with it.
+func TestConnections_OfOnePrincipal_GiveWayWithTheNameOfTheLimit(t *testing.T) {
+	const otherToken = "other-token-0123456789-0123456789-0123"
+	file := testcert.WriteFile(t, filepath.Join(t.TempDir(), "other"), []byte(otherToken))
+	url := start(t, "http", func(cfg *config.Hub) {
+		cfg.Connections = 5
+		withTable(t, cfg, fmt.Sprintf("[[principal]]\nname = \"other\"\ntoken_file = %q\nconnect_to_executors = [\"build-*\"]\n", file))
+	})
+	fleet := client(t, nil) // keeps its connection
+	_, body := ask(t, fleet, "POST", url+"/cloud/executor/build-1/register", fleetToken)
+	made, _ := body["url"].(string)
+	executor := websocket(t, made, "", nil)
+	harnessURL := "ws" + strings.TrimPrefix(url, "http") + "/executor/build-1?role=harness"
+	var harnesses []*wsconn.Conn
+	for range 3 {
+		harnesses = append(harnesses, websocket(t, harnessURL, agentToken, nil))
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errHangs)
+	defer cancel()
+	_, err := wsconn.Dial(ctx, harnessURL, wsconn.DialOptions{Options: wsconn.Options{Binary: true}, Header: http.Header{"Authorization": {"Bearer " + agentToken}}})
+	refused, ok := errors.AsType[*wsconn.RefusedError](err)
+	if !ok || refused.Status != http.StatusTooManyRequests || !strings.Contains(refused.Text, "connections_per_listener") || !strings.Contains(refused.Text, "connection_limit") {
+		t.Errorf("one too many of the same principal: %v", err)
+	}
+	other := websocket(t, harnessURL, otherToken, nil)
+	_, err = harnesses[0].Receive()
+	if closed, ok := errors.AsType[*wsconn.ClosedError](err); !ok || closed.Code != 1013 || closed.Reason != "connections_per_listener is reached: try again in 1s" {
+		t.Errorf("the evicted websocket ended with %v", err)
+	}
+	if err := other.Send([]byte(frame)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := executor.Receive(); err != nil || string(got) != frame {
+		t.Errorf("%q came, %v", got, err)
+	}
+}

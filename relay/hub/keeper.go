@@ -73,8 +73,7 @@ func (k *keeper) authenticate(r *http.Request) (auth.Member, error) {
 		}
 		return auth.Member{}, err
 	}
-	admit(info)
-	return member, nil
+	return member, admit(info, member)
 }
 
 func (k *keeper) judge(r *http.Request, conn net.Conn, info credentials.AuthInfo) (auth.Member, error) {
@@ -114,17 +113,34 @@ func (k *keeper) recall(r *http.Request, principal auth.Principal) (auth.Member,
 		return auth.Member{}, err
 	}
 	member, err := k.authenticator.Member(auth.Credentials{Known: principal})
-	if err == nil {
-		admit(info)
+	if err != nil {
+		return member, err
 	}
-	return member, err
+	return member, admit(info, member)
 }
 
-// admit lets the connection send as much as it likes.
-func admit(info credentials.AuthInfo) {
-	if a, ok := info.(interface{ Admit() }); ok {
-		a.Admit()
+// admission is what AuthInfos of listeners have; see [listen.Admission].
+type admission interface {
+	Admit(principal string) error
+	Use(evict func(error)) (end func())
+}
+
+// admit gives the connection a place of the member at its listener.
+func admit(info credentials.AuthInfo, member auth.Member) error {
+	if a, ok := info.(admission); ok {
+		return a.Admit(member.Principal.Name)
 	}
+	return nil
+}
+
+// use notes that the connection of r is in use.
+func use(r *http.Request, evict func(error)) (end func()) {
+	if _, info, err := arrival(r); err == nil {
+		if a, ok := info.(admission); ok {
+			return a.Use(evict)
+		}
+	}
+	return func() {}
 }
 
 // handshakeFailed counts a client that did not get through the handshake, unless

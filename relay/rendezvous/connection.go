@@ -79,6 +79,8 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 		return err
 	}
 	defer leave()
+	evicts, end := h.use(r)
+	defer end()
 	l, tookOver, err := h.install(r, place, id, t.Epoch, member.Principal.Name)
 	if err != nil {
 		return err
@@ -92,6 +94,7 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 		h.see(id, t.Epoch, false)
 		return nil // it is answered, or nobody is there
 	}
+	defer evicts(l)()
 	who.Info("an executor connected", "resumable", l.resumable)
 	stop := h.keepSeen(l, id, t.Epoch)
 	err = l.serve(func(frame []byte) { place.fromExecutor(l, frame) }, func() { place.departExecutor(l) })
@@ -190,6 +193,8 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 		return err
 	}
 	defer leave()
+	evicts, end := h.use(r)
+	defer end()
 	conn, err := wsconn.Accept(w, r, h.options(member.Principal.Name))
 	if err != nil {
 		return nil // it is answered, or nobody is there
@@ -198,6 +203,7 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	l.carrier = conn
 	who := h.logger.With(logID(id), "role", string(roleHarness), "principal", l.principal, "peer", r.RemoteAddr)
 	place.connectHarness(l)
+	defer evicts(l)()
 	who.Info("a harness connected", "resumable", l.resumable)
 	err = l.serve(func(frame []byte) { place.fromHarness(l, frame) }, func() { place.departHarness(l) })
 	if err == io.EOF {
@@ -268,6 +274,22 @@ func (h *Hub) options(principal string) wsconn.Options {
 		FrameBytes: h.shared.limits.FrameBytes, MessageBytes: h.shared.limits.FrameBytes,
 		PingInterval: h.config.PingInterval, DeadAfter: h.config.DeadAfter,
 	}
+}
+
+// use notes that the connection of r is in use until end is called. evicts has it closed
+// as a line when it gives way to another, also if it did so before, until stop is called.
+func (h *Hub) use(r *http.Request) (evicts func(*line) (stop func() bool), end func()) {
+	evicted, evict := context.WithCancelCause(context.Background())
+	unused := func() {}
+	if h.config.Use != nil {
+		unused = h.config.Use(r, func(why error) { evict(why) })
+	}
+	return func(l *line) (stop func() bool) {
+			return context.AfterFunc(evicted, func() { l.evict(context.Cause(evicted)) })
+		}, func() {
+			unused()
+			evict(nil)
+		}
 }
 
 func errText(err error) string {

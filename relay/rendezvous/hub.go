@@ -29,6 +29,10 @@ type Config struct {
 	// before: one who shows a URL that was made for it. The error is an
 	// *[auth.Error]. It is called concurrently.
 	Recall func(r *http.Request, principal auth.Principal) (auth.Member, error)
+	// Use notes that the connection of r is in use until end is called. evict gets the
+	// error, an *[auth.Error] of [auth.KindTooManyConnections], when it has to give way
+	// to another. Nil is never called.
+	Use func(r *http.Request, evict func(error)) (end func())
 	// Node names this hub among those that share a presence. Empty is the name of
 	// the machine.
 	Node string

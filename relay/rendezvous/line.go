@@ -2,9 +2,11 @@ package rendezvous
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
@@ -262,4 +264,15 @@ func (l *line) supersede() {
 	l.exchange.mu.Lock()
 	defer l.exchange.mu.Unlock()
 	l.finish(CodeSuperseded, reasonSuperseded)
+}
+
+// evict closes the line of a connection that gives way to another one.
+func (l *line) evict(why error) {
+	reason := "try again later"
+	if full, ok := errors.AsType[*auth.Error](why); ok {
+		reason = fmt.Sprintf("%s is reached: try again in %v", full.Setting, full.RetryAfter)
+	}
+	l.exchange.mu.Lock()
+	defer l.exchange.mu.Unlock()
+	l.finish(codeTryAgainLater, reason)
 }

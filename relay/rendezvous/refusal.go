@@ -88,6 +88,8 @@ func refusalOf(err error) *Refusal {
 	case auth.KindTooManyAttempts:
 		return &Refusal{Status: http.StatusTooManyRequests, Code: codeTooManyAttempts,
 			Message: "too many failed attempts", RetryAfter: max(a.RetryAfter, time.Second)}
+	case auth.KindTooManyConnections:
+		return &Refusal{Status: http.StatusTooManyRequests, Code: codeConnectionLimit, Message: a.ForCaller, RetryAfter: a.RetryAfter}
 	case auth.KindPeerRefused:
 		return refuse(http.StatusForbidden, codeForbidden, "%s", a.ForCaller)
 	case auth.KindCredentialMissing:

@@ -300,6 +300,11 @@ const (
 	// handles of files that it had open are gone. What the call has done stays.
 	// UNAVAILABLE; try again.
 	ErrorReason_ERROR_REASON_FILE_HELPER_ENDED ErrorReason = 100
+	// The connection has no place at its listener, or lost it to one of a principal
+	// that has fewer: there are as many as connections_per_listener allows; metadata
+	// "limit" says how many, and "setting" is its name. Details have a RetryInfo. A
+	// call that ends with this may have had an effect. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS ErrorReason = 101
 )
 
 // Enum value maps for ErrorReason.
@@ -391,6 +396,7 @@ var (
 		98:  "ERROR_REASON_SANDBOX_TOO_LARGE",
 		99:  "ERROR_REASON_TOO_MANY_FILE_HELPERS",
 		100: "ERROR_REASON_FILE_HELPER_ENDED",
+		101: "ERROR_REASON_TOO_MANY_CONNECTIONS",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                0,
@@ -479,6 +485,7 @@ var (
 		"ERROR_REASON_SANDBOX_TOO_LARGE":          98,
 		"ERROR_REASON_TOO_MANY_FILE_HELPERS":      99,
 		"ERROR_REASON_FILE_HELPER_ENDED":          100,
+		"ERROR_REASON_TOO_MANY_CONNECTIONS":       101,
 	}
 )
 
@@ -513,7 +520,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xf7\x17\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x9e\x18\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -601,7 +608,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1eERROR_REASON_WATCH_UNAVAILABLE\x10_\x12\"\n" +
 	"\x1eERROR_REASON_SANDBOX_TOO_LARGE\x10b\x12&\n" +
 	"\"ERROR_REASON_TOO_MANY_FILE_HELPERS\x10c\x12\"\n" +
-	"\x1eERROR_REASON_FILE_HELPER_ENDED\x10dB\xa6\x01\n" +
+	"\x1eERROR_REASON_FILE_HELPER_ENDED\x10d\x12%\n" +
+	"!ERROR_REASON_TOO_MANY_CONNECTIONS\x10eB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

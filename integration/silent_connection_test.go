@@ -1,0 +1,45 @@
+package integration
+
+import (
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A connection on which nothing comes does not keep a server from ending: it
+// is closed, and the program ends with success.
+func TestSilentConnection_LetsTheServerEnd(t *testing.T) {
+	server := serve(t, "EXECWIRE_SHUTDOWN_GRACE_PERIOD="+patience.String())
+	var silent []net.Conn
+	for _, d := range []door{tcpDoor, unixDoor, websocketDoor} {
+		for _, first := range []string{"", "PRI * HTTP/2.0\r\n"} {
+			conn, err := net.Dial(map[bool]string{false: "tcp", true: "unix"}[d == unixDoor], server.address(d))
+			if err == nil {
+				_, err = conn.Write([]byte(first))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			silent = append(silent, conn)
+		}
+		// One that came later has been accepted.
+		if got := run(t, nil, server.through(d, "--", "echo", "ran")...); got != (result{stdout: "ran\n"}) {
+			t.Fatalf("%s: %+v", d, got)
+		}
+	}
+	server.send(t, unix.SIGTERM)
+	if code := server.await(t); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+	for _, conn := range silent {
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		if _, err := io.Copy(io.Discard, conn); os.IsTimeout(err) {
+			t.Errorf("the silent connection to %v: %v", conn.RemoteAddr(), err)
+		}
+	}
+}
