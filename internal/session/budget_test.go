@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/execwire/execwire/internal/process"
@@ -129,5 +130,31 @@ func TestBudget_FullOfOnePrincipal_HasSpaceForOthers(t *testing.T) {
 	}
 	if b.charged != 2*each || len(b.held) != 2 || b.held["a"] != each {
 		t.Errorf("%d bytes are charged, by principal %v", b.charged, b.held)
+	}
+}
+
+// When many principals have taken what they can, the first process of others fits into
+// the eighth that those cannot have, for as many as docs/reliability.md has it.
+func TestBudget_FullOfManyPrincipals_HasSpaceForTheFirstProcessOfOthers(t *testing.T) {
+	const heavy = 20
+	each := reserved(&process.Spec{})
+	for total, want := range map[int64]int{2 << 30: 204, 1 << 30: 102} {
+		b := newBudget(total)
+		for turn, refused := 0, 0; refused < heavy; turn++ { // in turns, until none gets more
+			refused++
+			if _, ok := b.reserve(&Process{charge: charge{owner: fmt.Sprint("heavy-", turn%heavy)}}, each); ok {
+				refused = 0
+			}
+		}
+		started := 0
+		for started <= want {
+			if _, ok := b.reserve(&Process{charge: charge{owner: fmt.Sprint("other-", started)}}, each); !ok {
+				break
+			}
+			started++
+		}
+		if started < want {
+			t.Errorf("of %d bytes %d other principals get a process, want %d", total, started, want)
+		}
 	}
 }
