@@ -64,12 +64,19 @@ const soakHold = time.Second
 func (a *assault) hold() { time.Sleep(min(soakHold, time.Until(a.end))) }
 
 // soakAttacks are the attacks of which each goes on for itself: all that there are one
-// by one, and those that only count beside others or take what the system has.
-func soakAttacks(t testing.TB, s *soakServer) (all []soakAttack) {
-	for _, one := range attacks() {
-		all = append(all, soakAttack{wave: one.wave}) // by loopback
+// by one, and those that only count beside others or take what the system has. A short
+// soak has every fourth of the former, and one principal for most of the latter.
+func soakAttacks(t testing.TB, s *soakServer, short bool) (all []soakAttack) {
+	principals := soakAttackers
+	if short {
+		principals = 1
 	}
-	for i := range soakAttackers {
+	for i, one := range attacks() {
+		if !short || i%4 == 0 {
+			all = append(all, soakAttack{wave: one.wave}) // by loopback
+		}
+	}
+	for i := range principals {
 		name := fmt.Sprint("attacker-", i)
 		header := s.header(t, name)
 		all = append(all,
@@ -222,15 +229,26 @@ func (s *soakServer) forATime(a *assault, args []string, signal unix.Signal, how
 	if cmd.Start() != nil {
 		return ""
 	}
-	for said.String() == "" && time.Now().Before(a.end) {
-		time.Sleep(10 * time.Millisecond)
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	for !over(ended, 10*time.Millisecond) && said.String() == "" && time.Now().Before(a.end) {
 	}
-	time.Sleep(min(howLong, time.Until(a.end)))
+	over(ended, min(howLong, time.Until(a.end)))
 	_ = cmd.Process.Signal(signal)
-	a.hold()
+	over(ended, min(soakHold, time.Until(a.end)))
 	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	<-ended
 	return said.String()
+}
+
+// over waits for an end, for a time at most, and reports whether it has come.
+func over(ended <-chan struct{}, atMost time.Duration) bool {
+	select {
+	case <-ended:
+		return true
+	case <-time.After(atMost):
+		return false
+	}
 }
 
 // bounded keeps the beginning of what is written.

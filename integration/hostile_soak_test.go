@@ -94,7 +94,7 @@ func TestHostileSoak(t *testing.T) {
 	end := time.Now().Add(howLong)
 	var attacking sync.WaitGroup
 	defer attacking.Wait()
-	for _, one := range soakAttacks(t, server) {
+	for _, one := range soakAttacks(t, server, howLong < time.Minute) {
 		attacking.Go(func() {
 			for wave := 0; time.Now().Before(end); wave++ {
 				a := &assault{TB: unchecked{t}, address: server.address(websocketDoor), header: one.header, scale: scale, before: wave, did: did, end: end}
