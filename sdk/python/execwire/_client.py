@@ -471,8 +471,9 @@ class Client:
         """Ends all calls, which fail with ClosedError, and the connection.
 
         Processes that were started from here and not detached are ended, for which the
-        server has a few seconds; where it cannot be reached, their grace ends them. A
-        server that ``launch`` started ends too. Closing twice is no error.
+        server has a few seconds; where it cannot be reached, their grace ends them.
+        Uploads are aborted. A server that ``launch`` started ends too. Closing twice is
+        no error.
         """
         with self._shared.lock:
             self._shared.closing = True

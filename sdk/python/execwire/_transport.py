@@ -25,12 +25,34 @@ class Transport:
         self.files = _stubs.files(channel)
         self.environment = _stubs.environment(channel)
         self._on_close = on_close
+        self._lock = threading.Lock()
+        self._uploads: "List[Callable[[], None]]" = []  # how each is aborted
+
+    @contextmanager
+    def uploading(self, abort: Callable[[], None]) -> Iterator[None]:
+        """Has an upload aborted if the transport is closed meanwhile."""
+        with self._lock:
+            self._uploads.append(abort)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._uploads.remove(abort)
 
     def close(self) -> None:
-        """Ends all calls, and what belongs to the connection."""
+        """Ends all calls, and what belongs to the connection.
+
+        It blocks until the server has forgotten the uploads, for a second at most.
+        """
         if self.closed.is_set():
             return
         self.closed.set()
+        with self._lock:
+            threads = [threading.Thread(target=abort, daemon=True) for abort in self._uploads]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         self.channel.close()
         for end in self._on_close:
             end()

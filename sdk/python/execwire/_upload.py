@@ -87,16 +87,33 @@ class Upload:
         self._complete = False  # whether the source was sent to its end
         self._restarts = 0
         self._offset = 0  # of the last attempt
+        self._lock = threading.Lock()
+        self._call: Optional[grpc.Future[filesystem_transfer_pb2.UploadFileResponse]] = None
+        self._aborted = False
 
     def run(self) -> Uploaded:
         """Uploads, and blocks until the file is in its place."""
-        try:
-            return self._run()
-        except (errors.ExecwireError, errors.ClosedError):
-            raise
-        except BaseException:  # the source's, or an interrupt
-            self._drop()
-            raise
+        with self._transport.uploading(self.abort):
+            try:
+                return self._run()
+            except (errors.ExecwireError, errors.ClosedError):
+                raise
+            except BaseException:  # the source's, or an interrupt
+                self._drop()
+                raise
+
+    def abort(self) -> None:
+        """Has run fail with ClosedError, and the server forget the upload.
+
+        It may be called by any thread, and blocks for a second at most. A file that is
+        in its place stays.
+        """
+        with self._lock:
+            self._aborted = True
+            call = self._call
+        if call is not None:
+            call.cancel()
+        self._drop()
 
     def _run(self) -> Uploaded:
         retry, anew = Retry(self._transport), not self._named
@@ -126,14 +143,20 @@ class Upload:
                 f"cannot go on with {shown(self._path)}: its source cannot be read from the start again",
             )
         requests = _Requests()
-        try:
-            call = self._transport.files.UploadFile.future(iter(requests))
-        except ValueError as error:
-            raise _ChannelClosed(str(error)) from None
+        with self._lock:
+            self._expect_goes_on()
+            try:
+                call = self._transport.files.UploadFile.future(iter(requests))
+            except ValueError as error:
+                raise _ChannelClosed(str(error)) from None
+            self._call = call
         call.add_done_callback(lambda _: requests.close())
         try:
             self._send(requests)
             answer = _result(call)
+        except grpc.FutureCancelledError:
+            self._expect_goes_on()
+            raise
         finally:
             # Cancelled before the requests end, whose end would be a half-close.
             call.cancel()
@@ -142,6 +165,10 @@ class Upload:
             raise errors.ProtocolError(f"it has taken {answer.size} bytes of {shown(self._path)} for the whole")
         info = new_info(answer.metadata) if answer.HasField("metadata") else None
         return Uploaded(answer.size, self._digest.digest(), info)
+
+    def _expect_goes_on(self) -> None:
+        if self._aborted:
+            raise errors.ClosedError("the upload was aborted")
 
     def _send(self, requests: "_Requests") -> None:
         """Sends all that follows the offset, unless the call ends, which its result tells."""

@@ -138,6 +138,32 @@ class Files:
         A lost connection is resumed from what the server has received: a source that
         can be sought is read again, and of another one a few MiB are kept here.
         """
+        return self.uploading(
+            path,
+            source,
+            in_place=in_place,
+            mode=mode,
+            modify_time_ns=modify_time_ns,
+            if_match_sha256=if_match_sha256,
+            if_missing=if_missing,
+            sync=sync,
+            upload_id=upload_id,
+        ).run()
+
+    def uploading(
+        self,
+        path: PathLike,
+        source: "Reader",
+        *,
+        in_place: bool = False,
+        mode: Optional[int] = None,
+        modify_time_ns: Optional[int] = None,
+        if_match_sha256: bytes = b"",
+        if_missing: bool = False,
+        sync: bool = False,
+        upload_id: str = "",
+    ) -> Upload:
+        """Is for execwire.aio: an upload that is to be run."""
         return Upload(
             self._transport,
             path,
@@ -150,7 +176,7 @@ class Files:
             sync=sync,
             upload_id=upload_id,
             sandbox=self._sandbox,
-        ).run()
+        )
 
     def upload_file(self, local: "os.PathLike[str] | str", path: PathLike) -> Uploaded:
         """Gives a file the content and the permission bits of a local one."""

@@ -11,7 +11,7 @@ import unittest
 import execwire
 from execwire import Closed, Output, aio
 
-from .support import PROGRAM, SDK, Program, TestCase, Wire, alive, ended, eventually, serve
+from .support import PROGRAM, SDK, Endless, Program, TestCase, Wire, alive, ended, eventually, serve, unnamed_files
 
 server: Program
 
@@ -129,6 +129,33 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
             await running
         with open(pids) as file:
             self.assertFalse(alive(int(file.read())))
+
+    async def test_cancelling_an_upload_aborts_it(self) -> None:
+        source = Endless()
+        self.addCleanup(source.close)
+        uploading = asyncio.ensure_future(self.client.files.upload(self.path("f"), source))
+        while not unnamed_files(self.directory):
+            await asyncio.sleep(0.01)
+        uploading.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await uploading
+        self.assertEqual(unnamed_files(self.directory), [])
+        source.close()
+        await self.client.files.list(self.directory)
+        self.assertEqual(os.listdir(self.directory), [])
+
+    async def test_closing_aborts_uploads(self) -> None:
+        source = Endless()
+        self.addCleanup(source.close)
+        client = await aio.connect(server.url)
+        uploading = asyncio.ensure_future(client.files.upload(self.path("f"), source))
+        while not unnamed_files(self.directory):
+            await asyncio.sleep(0.01)
+        await client.close()
+        self.assertEqual(unnamed_files(self.directory), [])
+        source.close()
+        with self.assertRaises(execwire.ClosedError):
+            await uploading
 
     async def test_cancelling_a_wait_leaves_the_process(self) -> None:
         async with await self.client.start(["sleep", "600"]) as process:

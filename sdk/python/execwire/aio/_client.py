@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import os
 from types import TracebackType
@@ -44,7 +45,8 @@ _BATCH = 1000  # entries of a walk that are fetched at once
 class Files:
     """Files of the server: execwire.Files for asyncio.
 
-    A task that is cancelled stops waiting; what the server was asked for it may do.
+    A task that is cancelled stops waiting; what the server was asked for it may do. An
+    upload is aborted, and leaves what was there.
     """
 
     def __init__(self, files: SyncFiles) -> None:
@@ -56,7 +58,7 @@ class Files:
 
     async def write(self, path: PathLike, data: bytes, *, mode: Optional[int] = None) -> Uploaded:
         """Replaces the content of a file in one step, or makes the file."""
-        return await in_thread(lambda: self._files.write(path, data, mode=mode))
+        return await self.upload(path, io.BytesIO(data), mode=mode)
 
     async def download(
         self,
@@ -92,23 +94,23 @@ class Files:
         upload_id: str = "",
     ) -> Uploaded:
         """Gives a file the content of a reader, which is called in another thread."""
-        return await in_thread(
-            lambda: self._files.upload(
-                path,
-                source,
-                in_place=in_place,
-                mode=mode,
-                modify_time_ns=modify_time_ns,
-                if_match_sha256=if_match_sha256,
-                if_missing=if_missing,
-                sync=sync,
-                upload_id=upload_id,
-            )
+        upload = self._files.uploading(
+            path,
+            source,
+            in_place=in_place,
+            mode=mode,
+            modify_time_ns=modify_time_ns,
+            if_match_sha256=if_match_sha256,
+            if_missing=if_missing,
+            sync=sync,
+            upload_id=upload_id,
         )
+        return await in_thread(upload.run, upload.abort)
 
     async def upload_file(self, local: "os.PathLike[str] | str", path: PathLike) -> Uploaded:
         """Gives a file the content and the permission bits of a local one."""
-        return await in_thread(lambda: self._files.upload_file(local, path))
+        with await in_thread(lambda: open(local, "rb")) as source:
+            return await self.upload(path, source, mode=os.fstat(source.fileno()).st_mode & 0o777)
 
     async def stat(self, path: PathLike, *, sha256: bool = False) -> FileInfo:
         """Describes what a path leads to."""
