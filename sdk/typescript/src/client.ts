@@ -177,8 +177,9 @@ export class Client implements AsyncDisposable {
 
   /**
    * Ends the connection with all calls that go on, which throw {@link ClosedError}, and a server
-   * that was launched for it. Processes that this client owns are kept by their server for their
-   * grace: close or terminate them first. Closing twice is no error.
+   * that was launched for it. The server drops uploads that go on, which is waited for, a second
+   * at most. Processes that this client owns are kept by their server for their grace: close or
+   * terminate them first. Closing twice is no error.
    */
   async close(): Promise<void> {
     await this.shared.close();

@@ -102,6 +102,7 @@ async function open(
     maxBufferedBytes: options.maxBufferedBytes ?? defaultMaxBufferedBytes,
     close: async () => {
       rpc.close();
+      await rpc.ended(); // they drop what the server has of them, over the connection
       connection.close();
       await helper?.close();
     },

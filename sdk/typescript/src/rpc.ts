@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { type CallOptions, type Client, createClient, type Transport } from "@connectrpc/connect";
 import { ClosedError } from "./errors.js";
 import { EnvironmentService } from "./gen/execwire/v1/environment_pb.js";
@@ -23,9 +24,11 @@ export class Rpc {
   readonly stubs: Stubs;
   private readonly closing = new AbortController();
   private readonly listeners = new Set<() => void>();
+  private readonly uploads = new Set<Promise<unknown>>();
 
   /** resumeForMs is for how long lost connections are resumed where no process has its own grace. */
   constructor(transport: Transport, readonly resumeForMs: number) {
+    setMaxListeners(0, this.closing.signal); // every call that goes on is one: Node.js would warn of a leak beyond ten
     this.stubs = {
       processes: createClient(ProcessService, transport),
       files: createClient(FileSystemService, transport),
@@ -43,6 +46,21 @@ export class Rpc {
   /** Ends all calls, and refuses later ones, for a reason. The first one stays. */
   fail(reason: unknown): void {
     this.closing.abort(reason);
+  }
+
+  /** Has `ended` wait for an upload, which drops what the server has of it when it is interrupted. */
+  async own<R>(upload: Promise<R>): Promise<R> {
+    this.uploads.add(upload);
+    try {
+      return await upload;
+    } finally {
+      this.uploads.delete(upload);
+    }
+  }
+
+  /** Resolves when all uploads that go on have ended, which `close` makes them do. */
+  async ended(): Promise<void> {
+    await Promise.allSettled(this.uploads);
   }
 
   /** Aborts when the client is closed, or the way to the server is gone for good. */

@@ -8,6 +8,7 @@ import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
 import { type Path, pathFields, shownPath } from "./paths.js";
 import { Attempts } from "./retry.js";
 import type { Rpc } from "./rpc.js";
+import { abortable } from "./time.js";
 
 /** What a file is to have: all of it, pieces of it, or a file of this machine. */
 export type Content = string | Uint8Array | AsyncIterable<Uint8Array> | Iterable<Uint8Array> | { readonly file: string };
@@ -50,13 +51,19 @@ const dropWithinMs = 1_000;
 /** How often an upload begins again because the server lost what it had, or had it of something else. */
 const mostRestarts = 3;
 
-/** Uploads a file. A lost connection is resumed, from what the server has received. */
-export async function upload(rpc: Rpc, path: Path, content: Content, options: UploadOptions, sandbox: SandboxPolicy | undefined): Promise<Uploaded> {
-  const one = new Upload(rpc, path, content, options, sandbox);
+/**
+ * Uploads a file. A lost connection is resumed, from what the server has received. When it is
+ * interrupted, the server drops that before this rejects, or has not answered for a second.
+ */
+export function upload(rpc: Rpc, path: Path, content: Content, options: UploadOptions, sandbox: SandboxPolicy | undefined): Promise<Uploaded> {
+  return rpc.own(uploadOrDrop(new Upload(rpc, path, content, options, sandbox)));
+}
+
+async function uploadOrDrop(one: Upload): Promise<Uploaded> {
   try {
     return await one.run();
   } catch (error) {
-    if (options.signal?.aborted || error instanceof ReadError) {
+    if (one.interrupted) {
       await one.drop();
     }
     throw error;
@@ -76,6 +83,8 @@ class Upload {
   private asked = 0;
   private complete = false;
   private restarts = 0;
+  /** Whether the server may have something of it. */
+  private begun = false;
   /** What failed at this side, which no other attempt mends. */
   private ownFailure: { readonly error: unknown } | undefined;
 
@@ -94,8 +103,19 @@ class Upload {
     this.source.stop();
   }
 
-  /** Has the server forget what nobody will go on with, should it be there to hear it: it would count for minutes. */
+  /** Whether this side ended it: its caller, its client or its content. */
+  get interrupted(): boolean {
+    return this.options.signal?.aborted || this.rpc.lifetime.aborted || this.ownFailure !== undefined;
+  }
+
+  /**
+   * Has the server drop what no other call goes on with: it would keep it until upload_retention
+   * is over. The client may be closed. If the server does not answer in time, this gives up.
+   */
   async drop(): Promise<void> {
+    if (!this.begun) {
+      return;
+    }
     // A stream that begins anew drops what there was, and one that ends with a digest
     // that it does not have is dropped itself.
     const head = { ...pathFields(this.path), mode: UploadMode.REPLACE, uploadId: this.id, ...(this.sandbox && { sandbox: this.sandbox }) };
@@ -103,9 +123,17 @@ class Upload {
       yield { message: { case: "head", value: head } };
       yield { message: { case: "end", value: { sha256: new Uint8Array(32) } } };
     }
-    await this.rpc
-      .call((call) => this.rpc.stubs.files.uploadFile(requests(), call), AbortSignal.timeout(dropWithinMs))
-      .catch(() => undefined); // it expires
+    // Not AbortSignal.timeout: the process must not end before close has resolved.
+    const over = new AbortController();
+    const timer = setTimeout(() => over.abort(new ClientError(`failed to drop the upload of ${this.name} in time`)), dropWithinMs);
+    try {
+      const { signal } = over;
+      await abortable(this.rpc.stubs.files.uploadFile(requests(), { signal }), signal);
+    } catch {
+      return; // the server refuses the digest, or drops what it has when its retention is over
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   async run(): Promise<Uploaded> {
@@ -161,7 +189,10 @@ class Upload {
     if (!(await this.source.rewind(Math.min(offset, this.hashed)))) {
       throw new ClientError(`failed to go on with the upload of ${this.name}: the server has lost what it had, and the content cannot be read from its start again`);
     }
-    const response = await this.rpc.call((call) => this.rpc.stubs.files.uploadFile(this.requests(offset), call), this.options.signal);
+    const response = await this.rpc.call((call) => {
+      this.begun = true;
+      return this.rpc.stubs.files.uploadFile(this.requests(offset), call);
+    }, this.options.signal);
     const size = Number(response.size);
     const sha256 = this.hash.copy().digest();
     if (!this.complete || size !== this.hashed || !sha256.equals(response.sha256)) {

@@ -7,6 +7,7 @@ import {
   AlreadyExistsError,
   ChangedError,
   type Client,
+  ClosedError,
   ExecwireError,
   IsDirectoryError,
   NotDirectoryError,
@@ -16,7 +17,7 @@ import {
   UsageError,
   type WatchEvent,
 } from "execwire";
-import { client, dial, directory, pattern, Proxy, serve, text } from "./fixture.js";
+import { after, client, dial, directory, pattern, type Program, Proxy, serve, text, until } from "./fixture.js";
 
 const sha256 = (data: Uint8Array): Buffer => createHash("sha256").update(data).digest();
 
@@ -162,6 +163,104 @@ test("what cannot be read is not uploaded, and nothing is left of it", async (t)
   await assert.rejects(files.upload(join(dir, "a"), broken()), (error: unknown) => error instanceof ReadError && /the disk is gone/.test(error.message));
   await assert.rejects(files.upload(join(dir, "a"), { file: join(dir, "none") }), ReadError);
   assert.deepEqual(readdirSync(dir), []);
+});
+
+/** Content that begins and has no end until the test is over. */
+async function* endless(): AsyncGenerator<Uint8Array> {
+  yield pattern(1_000_000);
+  await new Promise(() => undefined);
+}
+
+/** Starts uploads to a directory, and waits until the server holds all of them. */
+async function held(program: Program, dir: string, files: Client["files"], signal?: AbortSignal): Promise<Promise<unknown>[]> {
+  const uploads = Array.from({ length: 4 }, (_, i) => files.upload(join(dir, `${i}`), endless(), signal && { signal }).then(() => "uploaded", (error: unknown) => error));
+  await until(() => program.partialFiles(dir) === uploads.length);
+  return uploads;
+}
+
+test("the server drops uploads when their signal aborts", async (t) => {
+  const { url, program } = await serve(t);
+  const { files } = await dial(t, url);
+  const dir = directory(t);
+  const controller = new AbortController();
+  const uploads = await held(program, dir, files, controller.signal);
+  const reason = new Error("enough");
+  controller.abort(reason);
+  assert.deepEqual(await Promise.all(uploads), uploads.map(() => reason));
+  await until(() => program.partialFiles(dir) === 0);
+  assert.deepEqual(readdirSync(dir), []);
+});
+
+test("the server drops uploads whose content or callback fails", async (t) => {
+  const { url, program } = await serve(t);
+  const { files } = await dial(t, url);
+  const dir = directory(t);
+  const failure = new Error("enough");
+  const fail = (): never => {
+    throw failure;
+  };
+  async function* failing(): AsyncGenerator<Uint8Array> {
+    yield pattern(1_000_000);
+    await until(() => program.partialFiles(dir) === 1);
+    fail();
+  }
+  await assert.rejects(files.upload(join(dir, "a"), failing()), (error: unknown) => error instanceof ReadError && error.cause === failure);
+  await until(() => program.partialFiles(dir) === 0);
+  let held = false;
+  const onProgress = (): void => void (held ? fail() : (held = program.partialFiles(dir) === 1));
+  await assert.rejects(files.upload(join(dir, "a"), pattern(32 << 20), { onProgress }), (error: unknown) => error === failure);
+  await until(() => program.partialFiles(dir) === 0);
+  assert.deepEqual(readdirSync(dir), []);
+});
+
+test("the server drops uploads when their client closes", async (t) => {
+  const { url, program } = await serve(t);
+  const closed = await dial(t, url);
+  const dir = directory(t);
+  const uploads = await held(program, dir, closed.files);
+  const other = directory(t);
+  const untouched = await dial(t, url);
+  await held(program, other, untouched.files);
+  await closed.close();
+  for (const error of await Promise.all(uploads)) {
+    assert.ok(error instanceof ClosedError, String(error));
+  }
+  await until(() => program.partialFiles(dir) === 0);
+  assert.equal(program.partialFiles(other), 4);
+  assert.deepEqual(readdirSync(dir), []);
+  await assert.rejects(closed.files.write(join(dir, "late"), "x"), ClosedError);
+});
+
+test("a client with uploads closes when its server does not answer", async (t) => {
+  const { url, program } = await serve(t);
+  const stalled = await dial(t, url);
+  const dir = directory(t);
+  const uploads = await held(program, dir, stalled.files);
+  after(t, () => program.signalServer("SIGCONT"));
+  program.signalServer("SIGSTOP");
+  await stalled.close();
+  for (const error of await Promise.all(uploads)) {
+    assert.ok(error instanceof ClosedError, String(error));
+  }
+});
+
+test("200 files are written at once", async (t) => {
+  const { files } = await client(t);
+  const dir = directory(t);
+  const warnings: string[] = [];
+  const warn = (warning: Error): void => void warnings.push(`${warning.name}: ${warning.message}`);
+  process.on("warning", warn);
+  after(t, () => process.off("warning", warn));
+  for (const bytes of [200_000, 300_000]) {
+    const common = pattern(bytes);
+    const contents = Array.from({ length: 200 }, (_, i) => Buffer.concat([Buffer.from([i]), common.subarray(1)]));
+    const written = await Promise.all(contents.map((content, i) => files.write(join(dir, `${i}`), content)));
+    for (const [i, content] of contents.entries()) {
+      assert.equal(written[i]?.size, bytes);
+      assert.ok(readFileSync(join(dir, `${i}`)).equals(content), `${i} of ${bytes}`);
+    }
+  }
+  assert.deepEqual(warnings, []);
 });
 
 test("a file that changes while it is downloaded is told", async (t) => {

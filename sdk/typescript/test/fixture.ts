@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import * as net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -80,19 +80,56 @@ export class Program {
 
   /** Kills the server of which this is the guardian, and waits for both. */
   async killServer(): Promise<void> {
-    const tasks = `/proc/${this.child.pid}/task`;
-    for (const task of readdirSync(tasks)) {
-      for (const server of readFileSync(`${tasks}/${task}/children`, "utf8").split(" ").filter(Boolean)) {
-        process.kill(Number(server), "SIGKILL");
+    this.signalServer("SIGKILL");
+    await this.ended;
+  }
+
+  /** Sends a signal to the server of which this is the guardian. */
+  signalServer(signal: NodeJS.Signals): void {
+    for (const server of children(this.child.pid as number)) {
+      process.kill(server, signal);
+    }
+  }
+
+  /** Counts the files without a name below a directory that the server has open: one of each upload that it holds. */
+  partialFiles(dir: string): number {
+    const files = new Set<string>(); // one may be open more than once
+    for (const server of children(this.child.pid as number)) {
+      for (const fd of readdirSync(`/proc/${server}/fd`)) {
+        const target = linkTarget(`/proc/${server}/fd/${fd}`);
+        if (target.startsWith(`${dir}/`) && target.endsWith(" (deleted)")) {
+          files.add(target);
+        }
       }
     }
-    await this.ended;
+    return files.size;
   }
 
   async stop(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
     this.child.stdin?.end();
     this.child.kill(signal);
     await this.ended;
+  }
+}
+
+function children(pid: number): number[] {
+  const tasks = `/proc/${pid}/task`;
+  return readdirSync(tasks).flatMap((task) => readFileSync(`${tasks}/${task}/children`, "utf8").split(" ").filter(Boolean).map(Number));
+}
+
+/** Where a link leads; "" if it is gone. */
+function linkTarget(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return "";
+  }
+}
+
+/** Waits until a condition holds. */
+export async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
 
