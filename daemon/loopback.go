@@ -38,7 +38,7 @@ func warnOfAnyUser(logger *slog.Logger, users auth.LoopbackUsers, listeners []li
 // one of the supervisor; see [listen.Locks].
 func confinedPeers(supervisor *process.Supervisor) func(auth.Peer, func() bool) error {
 	return func(p auth.Peer, ended func() bool) error {
-		err := supervisor.CheckPeer(process.Peer{PID: int(p.PID), Ended: ended, Socket: p.Socket, Cgroup: p.Cgroup})
+		err := supervisor.CheckPeer(process.Peer{PID: int(p.PID), Ended: ended, Socket: p.Socket, Cgroup: p.Cgroup, Unknown: p.Unknown})
 		switch {
 		case err == nil:
 			return nil

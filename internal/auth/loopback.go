@@ -16,16 +16,17 @@ import (
 // LoopbackPeer asks the kernel whose socket is at the other end of conn, which has
 // to be connected within this host; nothing is exchanged with the peer. Of the
 // [Peer] it knows UID, Socket and Cgroup. The error is an *[Error] of kind
-// [KindPeerUnknown].
+// [KindPeerUnknown]; the Peer is Unknown then, or of a user who has no number here.
 func LoopbackPeer(conn *net.TCPConn) (Peer, error) {
 	socket, err := sockdiag.Peer(conn)
+	peer := Peer{UID: socket.UID, Socket: socket.Inode, Cgroup: socket.Cgroup, Unknown: err != nil}
 	if err == nil && socket.UID == overflowUID() {
 		err = errUnmapped
 	}
 	if err != nil {
-		return Peer{}, &Error{Kind: KindPeerUnknown, Subject: "peer on loopback", Err: err}
+		return peer, &Error{Kind: KindPeerUnknown, Subject: "peer on loopback", Err: err}
 	}
-	return Peer{UID: socket.UID, Socket: socket.Inode, Cgroup: socket.Cgroup}, nil
+	return peer, nil
 }
 
 var errUnmapped = errors.New("its user does not exist in the user namespace of this process")

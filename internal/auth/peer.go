@@ -22,6 +22,9 @@ type Peer struct {
 	// Cgroup is the id of its control group of version 2, on loopback; 0 if the
 	// kernel does not report it.
 	Cgroup uint64
+	// Unknown reports that the kernel did not name the process: it is on loopback, and its
+	// socket was not found. The rest is zero.
+	Unknown bool
 }
 
 // Principal returns the peer's user, as "uid:1000".

@@ -2,11 +2,13 @@ package listen_test
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/listen"
 )
 
@@ -55,6 +57,46 @@ func TestListenRefusesWhatParseWould(t *testing.T) {
 		var typed *listen.Error
 		if !errors.As(err, &typed) || typed.Kind != tc.kind {
 			t.Errorf("Listen(%+v) = %v, %v, want an Error of kind %v", tc.url, l, err, tc.kind)
+		}
+	}
+}
+
+// A peer on loopback that has closed its socket before it is accepted is nobody that the kernel
+// names. Where every user is accepted it is still judged as one that may be confined: what it
+// has sent is read all the same.
+func TestTCPListen_PeerThatIsNotFoundMayBeConfined(t *testing.T) {
+	users, err := auth.ParseLoopbackUsers([]string{auth.LoopbackAny})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusal := errors.New("it may be confined")
+	l := mustListenWith(t, "grpc://127.0.0.1:0", listen.Locks{LoopbackUsers: users, Confined: func(p auth.Peer, _ func() bool) error {
+		if p.Unknown {
+			return refusal
+		}
+		return nil
+	}})
+	for _, closed := range []bool{true, false} {
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = client.Close() }()
+		if closed {
+			_ = client.Close()
+		}
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_, info, err := listen.PeerCredentials(nil).ServerHandshake(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := info.(listen.LoopbackAuthInfo).Refused()
+		if closed && !errors.Is(refused, refusal) || !closed && refused != nil {
+			t.Errorf("closed %v: refused: %v", closed, refused)
 		}
 	}
 }

@@ -23,6 +23,8 @@ type Peer struct {
 	Socket uint32
 	// Cgroup is the id of the control group that the socket was made in; 0 if it is not known.
 	Cgroup uint64
+	// Unknown reports that the kernel named neither process nor socket.
+	Unknown bool
 }
 
 var (
@@ -42,6 +44,12 @@ var (
 func (s *Supervisor) CheckPeer(peer Peer) error {
 	if !s.reachable.Load() {
 		return nil
+	}
+	if peer.Unknown {
+		return errPeerUnseen
+	}
+	if err := checkProc("/proc"); err != nil { // the numbers would be those of other processes
+		return err
 	}
 	own, err := readConfinement(os.Getpid())
 	if err != nil {
@@ -100,9 +108,6 @@ func hasCgroup(dir string, id uint64) bool {
 // checkHolders is CheckPeer of a TCP socket. One process that is not confined and has it is enough: a confined one
 // cannot make another open its sockets.
 func (s *Supervisor) checkHolders(socket uint32, own confinement) error {
-	if err := checkProc("/proc"); err != nil {
-		return err
-	}
 	pids, err := listPIDs()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +89,7 @@ func TestCheckPeer_RefusesWhatItCannotFind(t *testing.T) {
 		"a number that may be another's":     {PID: os.Getpid(), Ended: func() bool { return true }},
 		"a socket that nobody has":           {Socket: 1<<32 - 1},
 		"a socket of a group that is unused": {Socket: 1<<32 - 1, Cgroup: 1 << 40},
+		"nothing that the kernel names":      {Unknown: true},
 	} {
 		if err := s.CheckPeer(peer); err == nil || errors.Is(err, ErrPeerConfined) {
 			t.Errorf("%s: CheckPeer = %v", name, err)
@@ -126,5 +128,27 @@ func TestDescends_FindsAncestors(t *testing.T) {
 	}()
 	if !descends(child.Process.Pid) || descends(os.Getppid()) {
 		t.Errorf("of a child: %v, of the parent: %v", descends(child.Process.Pid), descends(os.Getppid()))
+	}
+}
+
+// foreignProcEnv makes the test binary judge a peer in a PID namespace with the /proc of another.
+const foreignProcEnv = "PROCESS_TEST_FOREIGN_PROC"
+
+// The numbers in the /proc of another PID namespace are those of other processes.
+func TestCheckPeer_RefusesWhereProcIsOfAnotherNamespace(t *testing.T) {
+	if os.Getenv(foreignProcEnv) != "" {
+		if err := reachable(&Supervisor{}).CheckPeer(Peer{PID: os.Getpid()}); err == nil || !strings.Contains(err.Error(), "another pid namespace") {
+			t.Errorf("CheckPeer = %v", err)
+		}
+		return
+	}
+	inside := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+	inside.Env = append(os.Environ(), foreignProcEnv+"=1")
+	inside.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	if os.Geteuid() != 0 {
+		inside.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+	}
+	if out, err := inside.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
