@@ -108,8 +108,10 @@ func newClient(conn grpc.ClientConnInterface, life *lifetime, owned io.Closer) *
 // Close releases the connection that Dial made, or what NewOwning was given, and
 // blocks until that is closed. Calls that are going on fail with [ErrClosed], and
 // so does every later one; the processes they follow are lost to the server, which
-// terminates them after their grace. Closing a second time, or a client made by
-// New, does nothing.
+// terminates them after their grace. Uploads that are going on are aborted on the
+// server first, but those with an ID, see [UploadOptions]; that, and a reader that
+// does not return, is waited for a second at most. Closing a second time, or a client
+// made by New, does nothing.
 func (c *Client) Close() error {
 	if c.owned == nil {
 		return nil
@@ -117,6 +119,7 @@ func (c *Client) Close() error {
 	var err error
 	c.closeOnce.Do(func() {
 		c.life.end(ErrClosed)
+		c.life.uploads.wait(dropWithin)
 		err = c.owned.Close()
 	})
 	return err

@@ -51,6 +51,7 @@ type lifetime struct {
 	// heardAt returns when something of the server came last, zero if that is not
 	// known. A nil function never knows.
 	heardAt func() time.Time
+	uploads uploadCount
 }
 
 func newLifetime() *lifetime {
@@ -109,6 +110,10 @@ type gate struct {
 	life *lifetime
 }
 
+// passesGate is the key in the context of a stream that is begun also when the
+// lifetime is over: Close waits for it before it closes the connection.
+type passesGate struct{}
+
 // Invoke implements grpc.ClientConnInterface.
 func (g gate) Invoke(ctx context.Context, method string, args, reply any, options ...grpc.CallOption) error {
 	if over := g.life.over(); over != nil {
@@ -119,7 +124,7 @@ func (g gate) Invoke(ctx context.Context, method string, args, reply any, option
 
 // NewStream implements grpc.ClientConnInterface.
 func (g gate) NewStream(ctx context.Context, description *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
-	if over := g.life.over(); over != nil {
+	if over := g.life.over(); over != nil && ctx.Value(passesGate{}) == nil {
 		return nil, over
 	}
 	stream, err := g.ClientConnInterface.NewStream(ctx, description, method, options...)

@@ -64,13 +64,14 @@ type Uploaded struct {
 // unchanged; a failure leaves what was there. A lost connection is resumed for a
 // minute and a quarter, from what the server has received: Upload goes back in from
 // if it is an io.Seeker that can, and else keeps what the server may not have, some
-// MiB. One without an ID that ctx or from end is dropped by the server, which is
+// MiB. One without an ID that ctx, from or Close end is dropped by the server, which is
 // waited for, a second at most. It reads from where from stands, and by the caller's goroutine, which
 // calls OnProgress too.
 //
 // Errors are [*Error] when the server refused, [*ReadError] when from did, or wrap
 // the cause of ctx.
 func (c *Client) Upload(ctx context.Context, path string, from io.Reader, options UploadOptions) (Uploaded, error) {
+	defer c.life.uploads.add()()
 	ctx, done := c.life.within(ctx)
 	defer done()
 	source, size := newUploadSource(from)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -33,9 +34,58 @@ func (u *upload) drop(ctx context.Context, err error) {
 	if u.id == "" || u.options.ID != "" || ctx.Err() == nil && !errors.As(err, new(*ReadError)) {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), dropWithin, errors.New("the upload was not dropped in time"))
+	ctx, cancel := dropping(ctx)
 	defer cancel()
 	_ = u.forget(ctx) // it expires
+}
+
+// dropping returns a context for calls that drop uploads, whose own one is over:
+// they pass the gate of a client that is being closed.
+func dropping(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx = context.WithValue(context.WithoutCancel(ctx), passesGate{}, true)
+	return context.WithTimeoutCause(ctx, dropWithin, errors.New("the upload was not dropped in time"))
+}
+
+// uploadCount counts the uploads of a client and those that were made of it, so
+// that Close can wait for their ends. Its zero value counts none.
+type uploadCount struct {
+	mu    sync.Mutex
+	count int           // guarded by mu
+	none  chan struct{} // guarded by mu; closed when count becomes zero; nil if nothing waits
+}
+
+// add counts an upload until the returned function is called, once.
+func (c *uploadCount) add() (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.count--; c.count == 0 && c.none != nil {
+			close(c.none)
+			c.none = nil
+		}
+	}
+}
+
+// wait blocks until no upload is counted, for this long at most. It is called once
+// at a time.
+func (c *uploadCount) wait(most time.Duration) {
+	c.mu.Lock()
+	if c.count == 0 {
+		c.mu.Unlock()
+		return
+	}
+	none := make(chan struct{})
+	c.none = none
+	c.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-none:
+	case <-timer.C:
+	}
 }
 
 // forget has the server drop what it has of the upload, also its answer if it is

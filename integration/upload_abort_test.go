@@ -1,0 +1,82 @@
+package integration
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/execwire/execwire/client"
+)
+
+// partialUploads counts the uploads to a directory of which the server has received a
+// part: their files are open and have no name.
+func (c *command) partialUploads(t testing.TB, dir string) (count int) {
+	t.Helper()
+	links, err := filepath.Glob("/proc/" + strconv.Itoa(c.serverPID(t)) + "/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		file, err := os.Readlink(link)
+		if err == nil && strings.HasPrefix(file, dir+"/") && strings.HasSuffix(file, " (deleted)") {
+			count++
+		}
+	}
+	return count
+}
+
+// awaitPartialUploads waits until there are exactly so many.
+func (c *command) awaitPartialUploads(t testing.TB, dir string, want int) {
+	t.Helper()
+	eventually(t, strconv.Itoa(want)+" uploads are partial", func() bool { return c.partialUploads(t, dir) == want })
+}
+
+// Nothing of uploads stays on the server that were going on when their client was
+// closed.
+func TestClose_AbortsUploads(t *testing.T) {
+	const uploads = 10
+	server := serve(t)
+	for _, d := range wires {
+		c, err := client.Dial(testContext(t), server.urls[d])
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		var uploading sync.WaitGroup
+		for i := range uploads {
+			reader, writer, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _, _ = reader.Close(), writer.Close() })
+			uploading.Go(func() {
+				from := io.Reader(reader)
+				if i == 0 {
+					from = io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), endless{})
+				} else if _, err := writer.Write(make([]byte, 1<<15)); err != nil {
+					t.Error(err)
+				}
+				_, err := c.Upload(testContext(t), filepath.Join(dir, strconv.Itoa(i)), from, client.UploadOptions{})
+				if !errors.Is(err, client.ErrClosed) {
+					t.Errorf("an upload through %s ended with %v", d, err)
+				}
+			})
+		}
+		server.awaitPartialUploads(t, dir, uploads)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		uploading.Wait()
+		server.awaitPartialUploads(t, dir, 0)
+	}
+}
+
+// endless is a reader of zeros.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
