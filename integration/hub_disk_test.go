@@ -131,6 +131,7 @@ func (h *diskHub) expectUnavailable() {
 // there is space.
 func TestHub_WithAFullDisk_RefusesAndRecovers(t *testing.T) {
 	slow(t)
+	waits(t) // a server that cannot write answers nothing for three seconds
 	h := newDiskHub(t)
 	for round := range 2 {
 		if status, _, body := h.register(fmt.Sprint("before-", round)); status != http.StatusOK {
@@ -165,6 +166,7 @@ func TestHub_WithAFullDisk_RefusesAndRecovers(t *testing.T) {
 // A full disk does not keep a hub from ending.
 func TestHub_WithAFullDisk_EndsWhenTold(t *testing.T) {
 	slow(t)
+	waits(t)
 	h := newDiskHub(t)
 	h.register("one")
 	h.fillDisk()
@@ -178,6 +180,7 @@ func TestHub_WithAFullDisk_EndsWhenTold(t *testing.T) {
 // are connected and for new ones.
 func TestHub_WithAFullDisk_KeepsExecutorsReachable(t *testing.T) {
 	slow(t)
+	waits(t)
 	h := newDiskHub(t, "EXECWIRE_HUB_PRESENCE_INTERVAL=1s")
 	f := &fleet{hub: h.command, executor: newCommand("serve", "--remote", h.url, "--executor-id", executorID)}
 	f.near = newProxy(t, "tcp", addressIn(h.urls[hubDoor]))
