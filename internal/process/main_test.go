@@ -19,6 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	testproc.Main()
 	sandbox.Main()
+	judgeInForeignProc()
 	leakcheck.Main(m)
 }
 
