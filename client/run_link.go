@@ -94,9 +94,10 @@ func (r *run) hopeless(err error) error {
 }
 
 // transient reports whether e may be gone with the next stream. odd counts the
-// failures that only patience tells from final ones.
+// failures that only patience tells from final ones. A connection that gave its place
+// to another principal is a lost one.
 func transient(e *Error, odd *int) bool {
-	if e.Code == codes.Unavailable {
+	if e.Code == codes.Unavailable || e.Reason == execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS {
 		return true
 	}
 	if e.fromServer {

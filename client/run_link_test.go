@@ -48,22 +48,28 @@ func TestRunForgetsFailuresOnceThereIsNews(t *testing.T) {
 
 func TestRunWaitsAsLongAsTheServerAsks(t *testing.T) {
 	const asked = 1500 * time.Millisecond
-	draining := serverError(codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING,
-		func(st *status.Status) *status.Status {
+	for reason, code := range map[execwirev1.ErrorReason]codes.Code{
+		execwirev1.ErrorReason_ERROR_REASON_DRAINING:             codes.Unavailable,
+		execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS: codes.ResourceExhausted,
+	} {
+		busy := serverError(code, reason, func(st *status.Status) *status.Status {
 			st, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(asked)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return st
 		})
-	synctest.Test(t, func(t *testing.T) {
-		_, c := newFake(t, crawl(1, draining)...)
-		begin := time.Now()
-		if _, err := c.Run(t.Context(), RunOptions{Process: direct("x")}); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(begin); took != asked {
-			t.Errorf("came back after %v, was asked to after %v", took, asked)
-		}
-	})
+		t.Run(reason.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, c := newFake(t, crawl(1, busy)...)
+				begin := time.Now()
+				if _, err := c.Run(t.Context(), RunOptions{Process: direct("x")}); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begin); took != asked {
+					t.Errorf("came back after %v, was asked to after %v", took, asked)
+				}
+			})
+		})
+	}
 }

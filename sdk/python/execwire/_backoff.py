@@ -46,8 +46,9 @@ class Patience:
         self.odd = 0
 
     def transient(self, error: errors.ExecwireError) -> bool:
-        """Whether the failure may be gone with the next attempt."""
-        if error.code == "UNAVAILABLE":
+        """Whether the failure may be gone with the next attempt. A connection that gave
+        its place to another principal is a lost one."""
+        if error.code == "UNAVAILABLE" or error.reason == "TOO_MANY_CONNECTIONS":
             return True
         if error.from_server or error.code not in _ODD_CODES:
             return False

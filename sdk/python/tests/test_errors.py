@@ -8,6 +8,7 @@ import unittest
 import execwire
 from execwire import errors
 from execwire import _status
+from execwire._backoff import Patience
 from execwire._status import decode
 
 
@@ -59,6 +60,13 @@ class Details(unittest.TestCase):
         error = errors.make("NOT_FOUND", "gone", details)
         self.assertIsInstance(error, execwire.NotFoundError)
         self.assertEqual(error.reason, "TOO_MANY_SOMETHING")
+
+
+class Transient(unittest.TestCase):
+    def test_an_evicted_connection_is_a_lost_one(self) -> None:
+        for reason, transient in (("TOO_MANY_CONNECTIONS", True), ("TOO_MANY_PROCESSES", False)):
+            error = errors.make("RESOURCE_EXHAUSTED", "full", _status.Details(reason=reason))
+            self.assertIs(Patience().transient(error), transient, reason)
 
 
 class Pickled(unittest.TestCase):

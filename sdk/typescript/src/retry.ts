@@ -43,12 +43,12 @@ export class Attempts {
     return this.lostAt === undefined ? 0 : performance.now() - this.lostAt;
   }
 
-  /** Whether the failure may be gone with the next attempt. */
+  /** Whether the failure may be gone with the next attempt. A connection that gave its place to another principal is a lost one. */
   transient(error: unknown): error is ExecwireError {
     if (!(error instanceof ExecwireError)) {
       return false;
     }
-    if (error.code === "UNAVAILABLE") {
+    if (error.code === "UNAVAILABLE" || error.reason === "TOO_MANY_CONNECTIONS") {
       return true;
     }
     if (error.fromServer) {

@@ -6,6 +6,8 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { type ProcessEvent, ProtocolError } from "execwire";
 import { OutputStream, type ProcessEvent as EventMessage, ProcessEventSchema, ProcessService, type RunProcessRequest, type RunProcessResponseSchema, RunStartSchema } from "execwire/v1";
+import { makeError } from "#dist/errors.js";
+import { Attempts } from "#dist/retry.js";
 import { Rpc } from "#dist/rpc.js";
 import { Run } from "#dist/run.js";
 import { StdinBuffer } from "#dist/stdin.js";
@@ -276,5 +278,12 @@ test("a server that breaks the contract is not believed", async () => {
     });
     await assert.rejects(events(run), (error: unknown) => error instanceof ProtocolError && problem.test(error.message), String(problem));
     assert.equal(streams, 1, `${problem} was tried again`);
+  }
+});
+
+test("an evicted connection is a lost one", () => {
+  for (const [reason, transient] of [["TOO_MANY_CONNECTIONS", true], ["TOO_MANY_PROCESSES", false]] as const) {
+    const details = { reason, metadata: {}, fields: [], resource: "", retryAfterMs: 1000 };
+    assert.equal(new Attempts().transient(makeError("RESOURCE_EXHAUSTED", "full", details)), transient, reason);
   }
 });
