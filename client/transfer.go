@@ -107,12 +107,19 @@ func (e *TransferError) Unwrap() error { return e.Err }
 // directory that could be it gets, for a moment, another one in it whose name begins
 // with ".execwire-", and a directory of the source where that is found is a failure.
 //
+// What the server has of a large file that ctx or Close interrupts is kept, and the same
+// Push goes on with it; of several, that of which most was sent is kept, and the others
+// are aborted, a second at most.
+//
 // Errors are [*TransferError] when some files were not copied, the others being
 // so, those of the first call if the server is lost, or wrap the cause of ctx.
 func (c *Client) Push(ctx context.Context, local, remote string, options TransferOptions) (Transferred, error) {
 	if options.InPlace && (options.Preserve || options.NoReplace || options.Update || options.Checksum) {
 		return Transferred{}, errInPlace
 	}
+	defer c.life.uploads.add()()
+	ctx, done := c.life.within(ctx)
+	defer done()
 	source, err := openLocal(local)
 	if err != nil {
 		return Transferred{}, err
@@ -129,6 +136,7 @@ func (c *Client) Push(ctx context.Context, local, remote string, options Transfe
 	t.copy = func(ctx context.Context, name string) (int64, bool, error) {
 		return t.push(ctx, source, destination, name)
 	}
+	t.finish = func() error { t.abortUploads(ctx, c); return nil }
 	return t.run(ctx)
 }
 
@@ -166,9 +174,10 @@ func (t *transfer) push(ctx context.Context, source *localSide, destination *rem
 	}
 	defer file.Close()
 	permissions := modeBits(info.Mode()) & t.modeMask()
+	left := leftUpload{path: destination.path(name)}
 	options := UploadOptions{
 		Permissions: &permissions, IfMissing: t.options.NoReplace,
-		OnProgress: func(sent int64) { t.progress(name, info.Size(), sent) },
+		OnProgress: func(sent int64) { left.sent = sent; t.progress(name, info.Size(), sent) },
 	}
 	if t.keepsTimes() {
 		options.ModifyTime = info.ModTime()
@@ -181,6 +190,8 @@ func (t *transfer) push(ctx context.Context, source *localSide, destination *rem
 	}
 	uploaded, err := destination.client.Upload(ctx, destination.path(name), file, options)
 	if err != nil {
+		left.id = options.ID
+		t.left(ctx, left, err)
 		return 0, false, err
 	}
 	after, err := file.Stat()

@@ -71,7 +71,8 @@ type transfer struct {
 	done    Transferred      // guarded by mu
 	moving  map[string]int64 // guarded by mu; bytes of the files that are being copied
 	// made are the directories that were made in others that were there before.
-	made map[string]bool // guarded by mu
+	made        map[string]bool // guarded by mu
+	interrupted []leftUpload    // guarded by mu
 }
 
 // transferTask is one name to copy.

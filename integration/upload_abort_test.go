@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/execwire/execwire/client"
 )
 
@@ -73,6 +75,35 @@ func TestClose_AbortsUploads(t *testing.T) {
 		}
 		uploading.Wait()
 		server.awaitPartialUploads(t, dir, 0)
+	}
+}
+
+// Of the uploads of a tree that a signal ends, the server keeps one, with which the
+// same command goes on.
+func TestInterruptedTrees_KeepOneUpload(t *testing.T) {
+	server := serve(t)
+	src := t.TempDir()
+	for i := range 20 {
+		name := filepath.Join(src, strconv.Itoa(i))
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(name, 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range wires {
+		for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
+			dir := t.TempDir()
+			copying := newCommand(server.remotely(d, "cp", "-r", src, ":"+dir+"/tree")...)
+			copying.launch(t)
+			eventually(t, "several uploads are partial", func() bool { return server.partialUploads(t, dir) > 3 })
+			copying.send(t, signal)
+			if code := copying.await(t); code != 130 {
+				t.Errorf("cp through %s: exit code %d after %v, %q", d, code, signal, copying.errors.String())
+			}
+			server.awaitPartialUploads(t, dir, 1)
+		}
 	}
 }
 

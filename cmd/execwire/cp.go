@@ -34,7 +34,9 @@ connection is resumed for a minute and a quarter.
 
 The same command goes on with a large file that it was interrupted in: with an
 upload within ten minutes, with a download from a hidden file beside DEST that ends
-with .execwire-part, as long as the file on the server is not changed.
+with .execwire-part, as long as the file on the server is not changed. Of several
+uploads that a signal interrupts, the server keeps the one of which most was sent,
+and the others are aborted.
 
 --update and --checksum leave out what is there already, and --delete removes what
 the source does not have, so that
