@@ -81,23 +81,16 @@ func TestClose_AbortsUploads(t *testing.T) {
 // Of the uploads of a tree that a signal ends, the server keeps one, with which the
 // same command goes on.
 func TestInterruptedTrees_KeepOneUpload(t *testing.T) {
+	slow(t)
+	const atOnce = 16 // files that cp copies
 	server := serve(t)
-	src := t.TempDir()
-	for i := range 20 {
-		name := filepath.Join(src, strconv.Itoa(i))
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(name, 1<<30); err != nil {
-			t.Fatal(err)
-		}
-	}
+	src := largeTree(t)
 	for _, d := range wires {
 		for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
 			dir := t.TempDir()
 			copying := newCommand(server.remotely(d, "cp", "-r", src, ":"+dir+"/tree")...)
 			copying.launch(t)
-			eventually(t, "several uploads are partial", func() bool { return server.partialUploads(t, dir) > 3 })
+			server.awaitPartialUploads(t, dir, atOnce)
 			copying.send(t, signal)
 			if code := copying.await(t); code != 130 {
 				t.Errorf("cp through %s: exit code %d after %v, %q", d, code, signal, copying.errors.String())
@@ -105,6 +98,45 @@ func TestInterruptedTrees_KeepOneUpload(t *testing.T) {
 			server.awaitPartialUploads(t, dir, 1)
 		}
 	}
+}
+
+// largeTree has more large files than cp copies at once.
+func largeTree(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range 20 {
+		name := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(name, 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Clients that are killed amid more uploads than the server keeps leave those that it
+// keeps, and the next client of their principal uploads at once.
+func TestKilledUploads_DoNotLockOut(t *testing.T) {
+	slow(t)
+	const clients, most, kept = 5, 70, 64
+	server := serve(t)
+	src, dir := largeTree(t), t.TempDir()
+	var copying [clients]*command
+	for i := range copying {
+		copying[i] = newCommand(server.remotely(unixDoor, "cp", "-r", src, ":"+dir+"/"+strconv.Itoa(i))...)
+		copying[i].launch(t)
+	}
+	eventually(t, "there are more uploads than the server keeps", func() bool { return server.partialUploads(t, dir) > most })
+	for _, c := range copying {
+		c.kill()
+	}
+	one := fileTree(t, map[string]string{"one": string(randomBytes(1 << 20))})
+	for range 2 {
+		server.expectCommand(t, unixDoor, result{}, "cp", one+"/one", ":"+dir+"/one")
+	}
+	server.awaitPartialUploads(t, dir, kept)
 }
 
 // endless is a reader of zeros.
