@@ -121,7 +121,7 @@ func tasksOf(user int) (tasks int) {
 // serveAs runs a server as another user, in a control group with at most so many
 // processes and threads, and with as many of the user. Without both limits it does not
 // run: a bomb would take all that the machine has.
-func serveAs(t *testing.T, user, most, userMost int) *command {
+func serveAs(t *testing.T, user, most, userMost int, settings ...string) *command {
 	t.Helper()
 	binary := filepath.Join(publicDir(t), "execwire")
 	copyFile(t, execwire, binary)
@@ -131,6 +131,7 @@ echo $$ > %s/cgroup.procs
 ulimit -u %d
 exec setpriv --reuid=%d --regid=%[3]d --clear-groups "$0" "$@"`, group, userMost, user)
 	c := prepare(exec.Command("/bin/bash", "-c", script, binary, "serve", "--listen", "grpc://127.0.0.1:0"))
+	c.Env = append(c.Env, settings...)
 	c.listen(t, 1)
 	return c
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -23,10 +25,45 @@ while True:
     time.sleep(0.001)`
 
 func TestWatch_WithoutInotifyInstances_Works(t *testing.T) {
-	server := serveAs(t, instancesUser, 400, 400)
+	t.Run("unconfined", func(t *testing.T) {
+		server := serveAs(t, instancesUser, 400, 400)
+		conn := dial(t, "tcp", server.address(tcpDoor))
+		takeAllInstances(t, conn)
+		watchReportsChange(t, conn, publicDir(t), nil)
+	})
+	for _, backend := range []string{"landlock", "bubblewrap"} {
+		t.Run(backend, func(t *testing.T) {
+			server := serveAs(t, instancesUser, 400, 400, "EXECWIRE_SANDBOX_BACKENDS="+backend)
+			conn := dial(t, "tcp", server.address(tcpDoor))
+			takeAllInstances(t, conn)
+			dir := publicDir(t)
+			watchReportsChange(t, conn, dir, readOnly())
+			awaitReportsChange(t, conn, dir, readOnly())
+		})
+	}
+}
+
+// A helper gives its instance back: more helpers than there are instances in reserve watch
+// one after the other.
+func TestWatch_WithReservedInstancesThatWereUsed_Works(t *testing.T) {
+	server := serveAs(t, instancesUser, 400, 400, "EXECWIRE_SANDBOX_BACKENDS=landlock", "EXECWIRE_FILE_HELPERS_PER_PRINCIPAL=1")
 	conn := dial(t, "tcp", server.address(tcpDoor))
-	ctx, cancel := context.WithCancelCause(testContext(t))
-	defer cancel(nil)
+	takeAllInstances(t, conn)
+	for range 10 { // the reserve has 8
+		dir := publicDir(t)
+		policy := writableAlone(dir) // which has a helper of its own
+		eventually(t, "the helper of the watch before gives way", func() bool {
+			_, err := execwirev1.NewFileSystemServiceClient(conn).GetMetadata(testContext(t), &execwirev1.GetMetadataRequest{Path: dir, Sandbox: policy})
+			return err == nil
+		})
+		watchReportsChange(t, conn, dir, policy)
+	}
+}
+
+// takeAllInstances has a process of the server take the inotify instances of its user.
+func takeAllInstances(t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	ctx := testContext(t)
 	started, err := execwirev1.NewProcessServiceClient(conn).StartProcess(ctx, &execwirev1.StartProcessRequest{
 		ProcessId: "taker",
 		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
@@ -34,36 +71,66 @@ func TestWatch_WithoutInotifyInstances_Works(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said string
+	var printed string
 	eventually(t, "all instances are taken", func() bool {
 		snapshot, err := execwirev1.NewProcessServiceClient(conn).SnapshotOutput(ctx, &execwirev1.SnapshotOutputRequest{ProcessId: started.GetProcess().GetProcessId()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		said = string(snapshot.GetStreams()[0].GetHead())
-		return strings.HasSuffix(said, "\n")
+		printed = string(snapshot.GetStreams()[0].GetHead())
+		return strings.HasSuffix(printed, "\n")
 	})
-	if said != "taken 24\n" { // EMFILE
-		t.Fatalf("the instances were not taken: %q", said)
+	if printed != "taken 24\n" { // EMFILE
+		t.Fatalf("the instances were not taken: %q", printed)
 	}
-	dir := publicDir(t)
-	watch, err := execwirev1.NewFileSystemServiceClient(conn).WatchDirectory(ctx, &execwirev1.WatchDirectoryRequest{Path: dir})
+}
+
+// watchReportsChange watches a directory until a file that is created there is reported.
+func watchReportsChange(t *testing.T, conn *grpc.ClientConn, dir string, policy *execwirev1.SandboxPolicy) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(testContext(t))
+	defer cancel(nil)
+	watch, err := execwirev1.NewFileSystemServiceClient(conn).WatchDirectory(ctx, &execwirev1.WatchDirectoryRequest{Path: dir, Sandbox: policy})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := watch.Recv(); err != nil {
 		t.Fatalf("the watch did not begin: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	create(t, filepath.Join(dir, "new"))
 	for {
 		response, err := watch.Recv()
 		if err != nil {
-			t.Fatalf("the change was not told: %v", err)
+			t.Fatalf("the change was not reported: %v", err)
 		}
-		if strings.Contains(response.String(), "new") {
+		if strings.Contains(response.String(), `"new"`) {
 			return
 		}
+	}
+}
+
+// awaitReportsChange awaits a file in a directory until it is there.
+func awaitReportsChange(t *testing.T, conn *grpc.ClientConn, dir string, policy *execwirev1.SandboxPolicy) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(testContext(t))
+	defer cancel(nil)
+	path := filepath.Join(dir, "awaited")
+	wait, err := execwirev1.NewFileSystemServiceClient(conn).AwaitPaths(ctx, &execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{Path: path}}, Sandbox: policy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wait.Recv(); err != nil {
+		t.Fatalf("the wait did not begin: %v", err)
+	}
+	create(t, path)
+	if _, err := wait.Recv(); err != nil {
+		t.Fatalf("the path was not reported: %v", err)
+	}
+}
+
+func create(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -88,7 +88,7 @@ func serveAsHelper(limits Limits) error {
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
 		Logger:       slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
-	served := filehelper.Serve(calls, streams, limits.helperMessage(), s.registerFiles, s.helperInterceptors(), s.StreamInterceptors())
+	served := filehelper.Serve(calls, streams, limits.helperMessage(), s.watcher.Adopt, s.registerFiles, s.helperInterceptors(), s.StreamInterceptors())
 	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, context.DeadlineExceeded)
 	defer cancel()
 	_ = sessions.Close(ctx) // which has files open, and no process

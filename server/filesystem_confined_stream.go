@@ -13,7 +13,8 @@ import (
 )
 
 // confinedStream makes a call with a policy that is answered by a stream: here, or
-// by a helper, for which count, unless it is nil, counts it among what its owner has.
+// by a helper. Of one that watches count is not nil: it counts it among what its owner
+// has, and the helper is lent an inotify instance.
 // What the client does not read waits in the helper, but for the windows of the
 // connection.
 func confinedStream[Req interface {
@@ -39,6 +40,8 @@ func confinedStream[Req interface {
 		}
 		defer leave()
 		defer lease.Lasting().Release()
+		// A helper that is lent no inotify instance opens one, or its answer says why it cannot.
+		_ = lease.Lend(ctx, s.server.watcher.Lend)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

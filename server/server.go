@@ -102,7 +102,8 @@ type Config struct {
 	// RequiredSandbox confines every process and every call about files, beside what
 	// the request asks for. It has passed CheckRequired. Nil requires nothing.
 	RequiredSandbox *execwirev1.SandboxPolicy
-	// KeepWatcher keeps an inotify instance from the beginning, of which a user has few.
+	// KeepWatcher keeps an inotify instance from the beginning, of which a user has few,
+	// and some in reserve for helpers if there are Sandboxes.
 	KeepWatcher bool
 	// NoDirect refuses to start direct commands, and NoPrepared prepared ones.
 	NoDirect, NoPrepared bool
@@ -142,10 +143,18 @@ func New(cfg Config) *Server {
 		Directories: cfg.Limits.WatchedDirectories, PendingBytes: cfg.Limits.WatchPending,
 	})}
 	if cfg.KeepWatcher {
-		s.watcher.Keep()
+		reserve := 0
+		if cfg.Sandboxes != nil {
+			reserve = min(instanceReserve, cfg.Limits.FileHelpersTotal)
+		}
+		s.watcher.Keep(reserve)
 	}
 	return s
 }
+
+// instanceReserve is how many inotify instances are kept for helpers: those of so many
+// policies and sessions watch at once while other programs of the user have all instances.
+const instanceReserve = 8
 
 // Register adds the services to a gRPC server or an in-process channel.
 func (s *Server) Register(r grpc.ServiceRegistrar) {

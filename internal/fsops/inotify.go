@@ -46,14 +46,24 @@ type notice struct {
 }
 
 func openInotify() (*inotify, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	fd, err := openInstance()
 	if err != nil {
 		return nil, err
 	}
+	return newInotify(fd), nil
+}
+
+// openInstance opens an inotify instance that nobody reads.
+func openInstance() (fd int, err error) {
+	return unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+}
+
+// newInotify reads an instance, which it owns from then on.
+func newInotify(fd int) *inotify {
 	i := &inotify{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), done: make(chan struct{}),
 		marks: make(map[int]*mark), watches: make(map[*Watch]struct{})}
 	go i.readAll()
-	return i, nil
+	return i
 }
 
 // close ends the watching of everything, and returns when the goroutine has ended.

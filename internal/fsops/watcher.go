@@ -25,18 +25,22 @@ type WatcherOptions struct {
 
 // Watcher tells what happens to files, by inotify. There is one instance of that
 // for everybody, because a user has few of them; it and its goroutine exist while
-// somebody watches, and from Keep to Close. It is used through the system calls because libraries for it
+// somebody watches, and from Keep to Close. The watcher of another process has an instance
+// of its own, which may be lent: on one instance that is shared each could end the watches
+// of the other. It is used through the system calls because libraries for it
 // take paths and not descriptors, watch no trees or miss what happens while a
 // tree is entered, and know no two who watch the same directory.
 type Watcher struct {
 	options WatcherOptions
 
-	mu      sync.Mutex
-	inotify *inotify       // guarded by mu; nil while nobody watches, unless it is kept
-	kept    bool           // guarded by mu; the instance stays when nobody watches
-	users   int            // guarded by mu; of inotify
-	watches map[string]int // guarded by mu; by owner
-	awaited map[string]int // guarded by mu; by owner
+	mu       sync.Mutex
+	inotify  *inotify       // guarded by mu; nil while nobody watches, unless it is kept
+	kept     bool           // guarded by mu; the instance stays when nobody watches
+	reserve  []int          // guarded by mu; instances that nobody has been lent
+	reserved int            // guarded by mu; how many of those there may be
+	users    int            // guarded by mu; of inotify
+	watches  map[string]int // guarded by mu; by owner
+	awaited  map[string]int // guarded by mu; by owner
 }
 
 // NewWatcher returns a watcher. Unless Keep is called it holds nothing while nobody
@@ -45,24 +49,37 @@ func NewWatcher(options WatcherOptions) *Watcher {
 	return &Watcher{options: options, watches: make(map[string]int), awaited: make(map[string]int)}
 }
 
-// Keep opens the inotify instance and keeps it until Close, so that watches do not fail
-// when other programs of the user have all instances. If there is none now, the first
-// watch that gets one keeps it.
-func (w *Watcher) Keep() {
+// Keep opens the inotify instance, and as many in reserve for [Watcher.Lend] as it is
+// given, and keeps them until Close, so that watches do not fail when other programs of
+// the user have all instances. If there is none now, the first watch that gets one keeps
+// it, and the reserve is filled with what was lent.
+func (w *Watcher) Keep(reserve int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.kept = true
+	w.kept, w.reserved = true, reserve
 	if w.inotify == nil {
 		w.inotify, _ = openInotify() // a watch reports why not
+	}
+	for len(w.reserve) < w.reserved {
+		fd, err := openInstance()
+		if err != nil {
+			return
+		}
+		w.reserve = append(w.reserve, fd)
 	}
 }
 
 // Close ends the keeping of the instance, which is closed if nobody watches, and else
-// with the last watch. Closing again does nothing.
+// with the last watch. Instances in reserve are closed, those that are lent when they are
+// given back. Closing again does nothing.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.kept = false
+	w.kept, w.reserved = false, 0
+	for _, fd := range w.reserve {
+		_ = unix.Close(fd)
+	}
+	w.reserve = nil
 	w.closeUnused()
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // answerer makes calls that come as frames.
@@ -21,7 +22,9 @@ type answerer struct {
 	limit     int // of the content of frames
 	around    grpc.UnaryServerInterceptor
 	methods   map[string]method // by full name; those of streams are not there
-	receiving sync.WaitGroup    // the calls
+	incoming  *descriptorReader
+	lent      func(fd int)   // takes descriptors over
+	receiving sync.WaitGroup // the calls
 
 	mu      sync.Mutex
 	running map[uint64]context.CancelCauseFunc // guarded by mu
@@ -36,13 +39,17 @@ type method struct {
 // errGivenUp is why a call is ended that nobody waits for.
 var errGivenUp = errors.New("the call was given up")
 
-func newAnswerer(conn net.Conn, messageBytes int, around []grpc.UnaryServerInterceptor) (*answerer, error) {
+func newAnswerer(conn net.Conn, messageBytes int, lent func(fd int), around []grpc.UnaryServerInterceptor) (*answerer, error) {
+	incoming, err := newDescriptorReader(conn)
+	if err != nil {
+		return nil, err
+	}
 	frames, err := newFrameWriter(conn)
 	if err != nil {
 		return nil, err
 	}
 	return &answerer{
-		frames: frames, limit: messageBytes + frameRoom, around: chain(around),
+		frames: frames, incoming: incoming, lent: lent, limit: messageBytes + frameRoom, around: chain(around),
 		methods: make(map[string]method), running: make(map[uint64]context.CancelCauseFunc),
 	}, nil
 }
@@ -75,7 +82,8 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, service any) {
 // serve makes calls until the other end closes the connection, or says what cannot be understood. Then it cancels those
 // that are not done, and waits for them.
 func (a *answerer) serve() {
-	in := bufio.NewReaderSize(a.frames.conn, bufferSize)
+	in := bufio.NewReaderSize(a.incoming, bufferSize)
+	defer a.incoming.close()
 	for {
 		f, err := receive(in, a.limit)
 		if err != nil || !a.take(f) {
@@ -102,6 +110,9 @@ func (a *answerer) take(f frame) bool {
 			cancel(errGivenUp)
 		}
 		return true
+	case kindLend:
+		a.frames.post(a.outcome(f.call, new(emptypb.Empty), a.borrow()))
+		return true
 	case kindCall:
 		ctx, cancel := context.WithCancelCause(context.Background())
 		a.mu.Lock()
@@ -112,7 +123,7 @@ func (a *answerer) take(f frame) bool {
 			a.mu.Lock()
 			delete(a.running, f.call)
 			a.mu.Unlock()
-			_ = a.frames.send(ctx, answer) // to nobody if it fails
+			_ = a.frames.send(ctx, answer, nil) // to nobody if it fails
 			cancel(nil)
 		})
 		return true
@@ -123,13 +134,28 @@ func (a *answerer) take(f frame) bool {
 // answer makes a call, and is the frame that answers it.
 func (a *answerer) answer(ctx context.Context, f frame) []byte {
 	response, err := a.call(ctx, f.content)
+	return a.outcome(f.call, response, err)
+}
+
+// borrow takes the descriptor over that came with the frame that was read last.
+func (a *answerer) borrow() error {
+	fd, ok := a.incoming.take()
+	if !ok {
+		return status.Error(codes.ResourceExhausted, "the descriptor was not received")
+	}
+	a.lent(fd)
+	return nil
+}
+
+// outcome is the frame that answers a call.
+func (a *answerer) outcome(call uint64, response any, err error) []byte {
 	if err == nil {
 		message, ok := response.(proto.Message)
 		if !ok {
 			err = status.Error(codes.Internal, "the answer is no message")
 		} else {
 			size := proto.Size(message)
-			answer, failed := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(begun(f.call, kindAnswer, size), message)
+			answer, failed := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(begun(call, kindAnswer, size), message)
 			switch {
 			case failed != nil:
 				err = status.Errorf(codes.Internal, "the answer cannot be encoded: %v", failed)
@@ -144,7 +170,7 @@ func (a *answerer) answer(ctx context.Context, f frame) []byte {
 	if !ok {
 		failure = status.FromContextError(err)
 	}
-	answer, _ := proto.MarshalOptions{}.MarshalAppend(begun(f.call, kindFailure, 0), failure.Proto()) // the other end says so
+	answer, _ := proto.MarshalOptions{}.MarshalAppend(begun(call, kindFailure, 0), failure.Proto()) // the other end says so
 	return finish(answer)
 }
 

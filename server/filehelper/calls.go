@@ -9,12 +9,14 @@ import (
 	"net"
 	"sync"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // link is the connection to a helper. Streams are gRPC's. Calls of one message each way are frames on a connection of
@@ -91,17 +93,32 @@ func (l *link) Invoke(ctx context.Context, method string, args, reply any, opts 
 	if ctx.Err() != nil {
 		return grpcstatus.FromContextError(ctx.Err()).Err()
 	}
+	return l.exchange(ctx, response, nil, func(call uint64) ([]byte, error) {
+		return callFrame(ctx, call, method, request, l.limit)
+	})
+}
+
+// lend gives the helper a duplicate of a descriptor, which must stay open until the link is closed. It returns when the
+// helper has it.
+func (l *link) lend(ctx context.Context, fd int) error {
+	return l.exchange(ctx, new(emptypb.Empty), unix.UnixRights(fd), func(call uint64) ([]byte, error) {
+		return finish(begun(call, kindLend, 0)), nil
+	})
+}
+
+// exchange sends the frame of a call, with rights if those are not nil, and waits for its answer.
+func (l *link) exchange(ctx context.Context, response proto.Message, rights []byte, framed func(call uint64) ([]byte, error)) error {
 	answer := make(chan frame, 1)
 	call, ok := l.begin(answer)
 	if !ok {
 		return errHelperEnded
 	}
-	f, err := callFrame(ctx, call, method, request, l.limit)
+	f, err := framed(call)
 	if err != nil {
 		l.forget(call)
 		return err
 	}
-	if err := l.frames.send(ctx, f); err != nil {
+	if err := l.frames.send(ctx, f, rights); err != nil {
 		l.forget(call)
 		if ctx.Err() != nil {
 			return grpcstatus.FromContextError(ctx.Err()).Err()

@@ -80,7 +80,7 @@ func linked(t *testing.T) (*link, *testService) {
 	t.Helper()
 	ours, theirs := socketPair(t)
 	service := &testService{waiting: make(chan error), ended: make(chan error, 1)}
-	a, err := newAnswerer(theirs, testMessage, nil)
+	a, err := newAnswerer(theirs, testMessage, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestFramesThatMakeNoSenseEndTheConnection(t *testing.T) {
 		}
 	}
 	ours, theirs := socketPair(t)
-	a, err := newAnswerer(theirs, testMessage, nil)
+	a, err := newAnswerer(theirs, testMessage, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,11 +103,12 @@ func awaitReady(ctx context.Context, conn *grpc.ClientConn) error {
 }
 
 // Serve serves the two connections of a helper until the other end closes one: calls of one message each way, and
-// streams. Without another end nobody can call, so there is nobody to authenticate. Handlers are waited for.
-func Serve(calls, streams net.Conn, messageBytes int, register func(grpc.ServiceRegistrar),
+// streams. Without another end nobody can call, so there is nobody to authenticate. Descriptors of [Lease.Lend] are passed
+// to lent, which takes them over and must not block. Handlers are waited for.
+func Serve(calls, streams net.Conn, messageBytes int, lent func(fd int), register func(grpc.ServiceRegistrar),
 	unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor,
 ) error {
-	a, err := newAnswerer(calls, messageBytes, unary)
+	a, err := newAnswerer(calls, messageBytes, lent, unary)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 				unix.Exit(0)
 			}
 		}
-		if err := filehelper.Serve(calls, streams, 1<<20, func(r grpc.ServiceRegistrar) { register(r, calls, streams) }, nil, nil); err != nil {
+		if err := filehelper.Serve(calls, streams, 1<<20, write, func(r grpc.ServiceRegistrar) { register(r, calls, streams) }, nil, nil); err != nil {
 			unix.Exit(1)
 		}
 		unix.Exit(0)

@@ -29,6 +29,7 @@ const (
 	kindCancel                  // to a helper: nobody waits for the answer; no content
 	kindAnswer                  // from a helper: a message
 	kindFailure                 // from a helper: a google.rpc.Status
+	kindLend                    // to a helper: a descriptor comes with it; no content
 )
 
 // frameRoom is what a frame may have beside a message.
@@ -102,9 +103,10 @@ func (w *frameWriter) close() error {
 	return err
 }
 
-// send writes a frame, which is the writer's then. It blocks while there is no room, until ctx is done; a part of the
-// frame is never left out. An error is that of the connection or the cause of ctx.
-func (w *frameWriter) send(ctx context.Context, f []byte) error {
+// send writes a frame, which is the writer's then, with a descriptor if rights are not nil; see [unix.UnixRights]. It
+// blocks while there is no room, until ctx is done; a part of the frame is never left out. An error is that of the
+// connection or the cause of ctx.
+func (w *frameWriter) send(ctx context.Context, f, rights []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.busy != nil {
@@ -119,7 +121,7 @@ func (w *frameWriter) send(ctx context.Context, f []byte) error {
 			return context.Cause(ctx)
 		}
 	}
-	return w.writeLocked(f)
+	return w.writeLocked(f, rights)
 }
 
 // post writes a small frame, sooner or later. It does not block.
@@ -130,17 +132,17 @@ func (w *frameWriter) post(f []byte) {
 		w.next = append(w.next, f...)
 		return
 	}
-	_ = w.writeLocked(f) // whoever reads learns that the connection is broken
+	_ = w.writeLocked(f, nil) // whoever reads learns that the connection is broken
 }
 
 // writeLocked writes as much of a frame as there is room for, and leaves the rest to a goroutine.
-func (w *frameWriter) writeLocked(f []byte) error {
+func (w *frameWriter) writeLocked(f, rights []byte) error {
 	if w.closed {
 		return net.ErrClosed
 	}
 	n, failed := 0, error(nil)
 	if err := w.raw.Write(func(fd uintptr) bool {
-		n, failed = unix.Write(int(fd), f)
+		n, failed = write(int(fd), f, rights)
 		return true
 	}); err != nil {
 		return err
@@ -148,18 +150,32 @@ func (w *frameWriter) writeLocked(f []byte) error {
 	if failed != nil && !errors.Is(failed, unix.EAGAIN) && !errors.Is(failed, unix.EINTR) {
 		return failed
 	}
-	if n = max(n, 0); n < len(f) {
+	if n = max(n, 0); n > 0 {
+		rights = nil // which come with the first byte
+	}
+	if n < len(f) {
 		busy := make(chan struct{})
 		w.busy = busy
-		w.rest.Go(func() { w.writeRest(f[n:], busy) })
+		w.rest.Go(func() { w.writeRest(f[n:], rights, busy) })
 	}
 	return nil
 }
 
-func (w *frameWriter) writeRest(rest []byte, busy chan struct{}) {
+// write writes what there is room for.
+func write(fd int, f, rights []byte) (int, error) {
+	if rights == nil {
+		return unix.Write(fd, f)
+	}
+	return unix.SendmsgN(fd, f, rights, nil, unix.MSG_NOSIGNAL)
+}
+
+func (w *frameWriter) writeRest(rest, rights []byte, busy chan struct{}) {
 	defer close(busy)
 	for {
-		_, err := w.conn.Write(rest)
+		n, err := w.writeRights(rest, rights)
+		if rights = nil; err == nil {
+			_, err = w.conn.Write(rest[n:])
+		}
 		w.mu.Lock()
 		rest, w.next = w.next, nil
 		if err != nil || len(rest) == 0 {
@@ -169,4 +185,16 @@ func (w *frameWriter) writeRest(rest []byte, busy chan struct{}) {
 		}
 		w.mu.Unlock()
 	}
+}
+
+// writeRights writes the first of what comes with a descriptor, and nothing if none does.
+func (w *frameWriter) writeRights(rest, rights []byte) (n int, err error) {
+	if rights == nil {
+		return 0, nil
+	}
+	failed := w.raw.Write(func(fd uintptr) bool {
+		n, err = write(int(fd), rest, rights)
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	})
+	return max(n, 0), errors.Join(failed, err)
 }

@@ -108,6 +108,7 @@ type helper struct {
 	ready chan struct{} // closed when what follows is set
 	err   error         // it was not started
 	conn  *link         // nil if it was not
+	loan  loan
 
 	// Guarded by the pool's mu.
 	users     int
@@ -151,6 +152,7 @@ func (p *Pool) run(h *helper, start Start) {
 	}
 	_ = conn.Close()
 	process.Close()
+	h.loan.end() // before its places are free for a helper that needs the descriptor
 }
 
 // drop takes helpers out of their sets and ends them. It does not wait.

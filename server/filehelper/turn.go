@@ -163,7 +163,7 @@ func (p *Pool) beginLocked(w *waiter, victim *helper) *helper {
 		g = &group{places: make(places, p.options.PerPrincipal), all: make(map[*helper]struct{})}
 		p.groups[w.set.principal] = g
 	}
-	h := &helper{set: w.set, group: g, key: w.key, ready: make(chan struct{})}
+	h := &helper{set: w.set, group: g, key: w.key, ready: make(chan struct{}), loan: newLoan()}
 	h.ctx, h.end = context.WithCancelCause(context.Background())
 	w.set.byKey[w.key] = h
 	p.all[h], g.all[h] = struct{}{}, struct{}{}

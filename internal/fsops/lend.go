@@ -1,0 +1,79 @@
+package fsops
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lend returns an inotify instance for the watcher of another process, which gets a
+// duplicate of the descriptor and calls [Watcher.Adopt]: a new one, or one in reserve if
+// the user can have no more; see Keep. giveBack is to be called once, when the other
+// process has ended: the watches that it left are removed. Lend does not block.
+func (w *Watcher) Lend() (fd int, giveBack func(), err error) {
+	fd, err = openInstance()
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		last := len(w.reserve) - 1
+		if last < 0 {
+			return 0, nil, err
+		}
+		fd, w.reserve = w.reserve[last], w.reserve[:last]
+	}
+	return fd, func() { w.takeBack(fd) }, nil
+}
+
+// takeBack puts an instance into the reserve if that is not full, and closes it
+// otherwise. To close one and open another would leave it to other programs of the user.
+func (w *Watcher) takeBack(fd int) {
+	err := emptyInstance(fd)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil && len(w.reserve) < w.reserved {
+		w.reserve = append(w.reserve, fd)
+		return
+	}
+	_ = unix.Close(fd)
+}
+
+// emptyInstance makes an instance that no other process has any more as it was when it
+// was opened: its flags, its watches and what it reports.
+func emptyInstance(fd int) error {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
+		return err
+	}
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(info)) {
+		var wd uint32
+		if _, err := fmt.Sscanf(line, "inotify wd:%x ", &wd); err == nil {
+			_, _ = unix.InotifyRmWatch(fd, wd) // fails if the directory is gone, and the watch with it
+		}
+	}
+	buffer := make([]byte, noticeBytes)
+	for {
+		if _, err := retried(func() (int, error) { return unix.Read(fd, buffer) }); err == unix.EAGAIN {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// Adopt has the watcher keep an inotify instance that the watcher of another process has
+// lent, until Close. The descriptor is the watcher's then. One that has an instance goes on
+// with that.
+func (w *Watcher) Adopt(fd int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inotify != nil {
+		_ = unix.Close(fd)
+		return
+	}
+	w.kept, w.inotify = true, newInotify(fd)
+}
