@@ -92,8 +92,8 @@ func TestMakeThreads_RuntimeHasThem(t *testing.T) {
 	if before < n {
 		t.Errorf("the runtime has %d threads, want %d", before, n)
 	}
-	syslimit.MakeThreads(n) // uses those that there are
-	if after := created.Count(); after > before+2 {
-		t.Errorf("the runtime has %d threads after another %d were asked for, want %d still", after, n, before)
+	syslimit.MakeThreads(n) // uses those that there are; the runtime makes some for itself meanwhile
+	if after := created.Count(); after >= before+n/2 {
+		t.Errorf("the runtime has %d threads after another %d were asked for, want about %d still", after, n, before)
 	}
 }
