@@ -38,6 +38,7 @@
 // So [TerminateResult].Verified is set only with AdoptOrphans, when /proc hides nobody, and when no descendant and no such
 // orphan was left. A list of all processes misses those who are forked while it is made; but of a family that lives on
 // in them somebody has then ended, and is a zombie that we have not reaped: as long as there is one, it is looked again.
+// So it is if the process itself had not ended before the list was begun.
 // A control group alone is no proof: who has this program's rights can move to another one. A descendant that does this to be
 // taken for that of another process, or that gets hold of another's pipe, is taken for it, and dies with that one. What
 // somebody else starts at a descendant's request (cron, systemd, a container engine) is no descendant.

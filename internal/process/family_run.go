@@ -42,13 +42,17 @@ func (f *family) round() {
 	if len(due) == 0 && !judge {
 		return
 	}
+	lived := make([]bool, len(due))
+	for i, w := range due {
+		lived[i] = !w.process.hasEnded()
+	}
 	d, judged, number, err := f.survey()
 	if err != nil {
 		f.advanceBlindly(due, isExhausted(err))
 		return
 	}
-	for _, w := range due {
-		f.advance(w, d, judged)
+	for i, w := range due {
+		f.advance(w, d, judged, lived[i])
 	}
 	f.judge(d, judged, number)
 }
@@ -106,9 +110,9 @@ func (f *family) awaits() (orphans <-chan os.Signal, next time.Time, idle bool) 
 	return orphans, next, false
 }
 
-// advance has a sweep take a step.
-func (f *family) advance(w *sweep, d *division, judged bool) {
-	s := scene{judged: judged, now: time.Now()}
+// advance has a sweep take a step. The process lived, or did not, when the listing for d began.
+func (f *family) advance(w *sweep, d *division, judged, lived bool) {
+	s := scene{judged: judged, lived: lived, now: time.Now()}
 	s.members, s.doubtful = d.of(w.process.kin)
 	s.riddle, s.unseen = d.riddle(w.process.kin)
 	f.mu.Lock()

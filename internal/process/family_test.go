@@ -41,12 +41,12 @@ func TestLooksAreFewerWhereTheyCostMore(t *testing.T) {
 	d := &division{members: map[*kin][]procStat{p.kin: {nobody}}}
 	f := &family{cost: time.Minute}
 	w := &sweep{process: p, asked: map[identity]bool{}}
-	f.advance(w, d, true)
+	f.advance(w, d, true, false)
 	if wait := time.Until(w.next); wait < gracefulShare*f.cost/2 {
 		t.Errorf("the next look is in %v after one that took %v", wait, f.cost)
 	}
 	w.forced = true
-	f.advance(w, d, true)
+	f.advance(w, d, true, false)
 	if wait := time.Until(w.next); wait > sweepPatience {
 		t.Errorf("a kill waits for %v", wait)
 	}
@@ -75,5 +75,25 @@ func TestNobodyLooksWhileNothingChanges(t *testing.T) {
 	}
 	if looks := surveysBegun() - before; looks > 0 {
 		t.Errorf("%d looks, and nothing had changed", looks)
+	}
+}
+
+// A process that ends while all processes are listed may have forked one meanwhile that is not on the list.
+func TestATerminationIsVerifiedOnlyByAListFromAfterTheExit(t *testing.T) {
+	p := start(t, shell("exec sleep 1000"))
+	w := &sweep{process: p, asked: map[identity]bool{}, done: make(chan struct{})}
+	f := &family{adopts: 1, sweeps: map[*sweep]struct{}{w: {}}} // it finds nobody, not even the process
+	look := func() (done bool) {
+		w.next = longAgo
+		f.round()
+		return len(f.sweeps) == 0
+	}
+	p.supervisor.runs() // until the termination is done
+	if look() {
+		t.Fatalf("done by a list from before the exit: %+v", w.result)
+	}
+	exit(t, p) // it was sent SIGTERM
+	if !look() || !w.result.empty || !w.result.verified {
+		t.Errorf("not done after the exit, or not verified: %+v", w.result)
 	}
 }

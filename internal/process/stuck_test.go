@@ -64,6 +64,9 @@ func TestASweepIsNotSureOfWhatItDoesNotKnow(t *testing.T) {
 		"for as long as others":  {scene: scene{judged: true, forced: true, riddle: true, unseen: true}, later: riddlePatience},
 		"but not for ever":       {scene: scene{judged: true, forced: true, riddle: true, unseen: true}, later: 2 * sweepPatience, done: true},
 		"also when it was asked": {scene: scene{judged: true, riddle: true, unseen: true}},
+		"the process ended now":  {scene: scene{judged: true, forced: true, lived: true}},
+		"which takes its time":   {scene: scene{judged: true, forced: true, lived: true}, later: riddlePatience},
+		"and may have no end":    {scene: scene{judged: true, forced: true, lived: true}, later: 2 * sweepPatience, done: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &sweep{process: p, asked: map[identity]bool{}}

@@ -58,6 +58,7 @@ type scene struct {
 	riddle   bool       // there may be a descendant that was not seen
 	unseen   bool       // it would have to be killed
 	judged   bool       // all orphans that there are were seen
+	lived    bool       // the process itself had not ended before they were listed: it may have forked and ended since
 	forced   bool
 	now      time.Time
 }
@@ -88,7 +89,7 @@ func (w *sweep) step(s scene) (wait time.Duration, done bool) {
 	}
 	w.stops = 0
 	w.strike(populated)
-	if gone && s.unseen && err == nil {
+	if gone && (s.unseen || s.lived) && err == nil {
 		return 0, false // somebody forks faster than we look
 	}
 	if err != nil || fresh == 0 && len(s.members) == 0 {
@@ -117,9 +118,9 @@ func (w *sweep) stepBlindly(forced, forNow bool, now time.Time) (wait time.Durat
 // ponders tells whether to look again although nobody was seen.
 func (w *sweep) ponders(s scene) bool {
 	switch {
-	case !s.riddle || !s.judged:
+	case !s.judged || !s.riddle && !s.lived:
 		return false
-	case s.unseen:
+	case s.unseen || s.lived:
 		return true
 	case w.pondering.IsZero():
 		w.pondering = s.now
@@ -176,7 +177,7 @@ func (w *sweep) strike(populated bool) {
 func (w *sweep) finish(s scene, empty bool) {
 	w.grip.release(0)
 	w.result.empty = empty
-	w.result.verified = empty && s.judged && !s.doubtful && !s.riddle
+	w.result.verified = empty && s.judged && !s.doubtful && !s.riddle && !s.lived
 }
 
 // group is the process group that the process was started in.

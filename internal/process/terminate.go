@@ -155,6 +155,13 @@ func (p *Process) isDead() bool {
 	return dead
 }
 
+// hasEnded tells whether the leader ended, perhaps not yet reaped or noted.
+func (p *Process) hasEnded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state >= StateExited || p.isDead()
+}
+
 // beginSweep is called with mu held, when there is none.
 func (p *Process) beginSweep(w *sweep) {
 	w.process, w.cgroup = p, p.cgroup
