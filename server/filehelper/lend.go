@@ -72,7 +72,8 @@ func newDescriptorReader(conn net.Conn) (*descriptorReader, error) {
 // Read implements io.Reader.
 func (r *descriptorReader) Read(p []byte) (int, error) {
 	n, length, _, _, err := r.conn.ReadMsgUnix(p, r.rights)
-	if length == 0 {
+	n = max(n, 0) // it is negative when the other end closed its end with something unread
+	if length <= 0 {
 		return n, err
 	}
 	messages, malformed := unix.ParseSocketControlMessage(r.rights[:length])

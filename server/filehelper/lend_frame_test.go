@@ -91,3 +91,22 @@ func TestLend_WithoutADescriptor_Fails(t *testing.T) {
 		t.Errorf("it fails with %v", err)
 	}
 }
+
+// A server that closes its end with an answer unread resets the connection, for which recvmsg(2) returns -1.
+func TestServe_OfAConnectionThatIsReset_Returns(t *testing.T) {
+	ours, theirs := socketPair(t)
+	a, err := newAnswerer(theirs, testMessage, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := theirs.Write([]byte("an answer")); err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := a.incoming.Read(make([]byte, 1)); n != 0 || !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("a connection that was reset reads %d bytes and %v", n, err)
+	}
+	a.serve() // which returns
+}
