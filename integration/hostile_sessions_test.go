@@ -71,7 +71,8 @@ var sessionAttacks = []attack{
 			}
 		})
 	}},
-	{name: "as many processes as there may be", settings: []string{"EXECWIRE_PROCESSES_PER_SESSION=20"}, wave: func(a *assault) {
+	{name: "as many processes as there may be", settings: []string{ // output of the waves before is still reserved
+		"EXECWIRE_PROCESSES_PER_SESSION=20", "EXECWIRE_RETAINED_OUTPUT_BYTES_PER_PROCESS=65536"}, wave: func(a *assault) {
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
 			if !ok {
