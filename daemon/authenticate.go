@@ -188,6 +188,11 @@ type admission interface {
 // it is a failed attempt from here on. With a call that is anybody's nothing is
 // looked at.
 func (k *doorkeeper) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(relayAuthInfo); ok {
+			info.conn.begin()
+		}
+	}
 	info, ok := admissionOf(ctx)
 	if !ok {
 		return ctx, nil

@@ -57,7 +57,8 @@ func (r *relayDoor) accept() {
 	}
 }
 
-// serve serves a client of JSON-RPC to its end, and hands one of gRPC on.
+// serve serves a client of JSON-RPC to its end, and hands one of gRPC on. One that has made no request when the gRPC
+// server stops is disconnected: the server waits for handshakes.
 func (r *relayDoor) serve(stream *relay.Stream) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), beginTimeout, errors.New("the first message took too long"))
 	defer cancel()
@@ -67,9 +68,15 @@ func (r *relayDoor) serve(stream *relay.Stream) {
 		r.logger.Debug("a stream of the relay has ended before it began", "stream", stream.ID(), "error", err)
 		stream.Reset(relay.ReasonProtocolError)
 	case bytes.HasPrefix(first, grpcBegins):
-		conn := &relayedConn{Conn: relay.NewConn(stream), stream: stream.ID(), first: first}
+		conn := newRelayedConn(relay.NewConn(stream), stream.ID(), first)
 		if !r.grpc.hand(conn) {
 			stream.Reset(relay.ReasonGoingAway)
+			return
+		}
+		select {
+		case <-conn.begun:
+		case <-r.grpc.closed:
+			_ = conn.Close()
 		}
 	case r.clients.refusing.Load():
 		stream.Reset(relay.ReasonGoingAway)

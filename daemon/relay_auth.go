@@ -9,7 +9,10 @@ import (
 )
 
 // relayAuthInfo is the AuthInfo of a caller that came through the relay.
-type relayAuthInfo struct{ credentials.CommonAuthInfo }
+type relayAuthInfo struct {
+	credentials.CommonAuthInfo
+	conn *relayedConn
+}
 
 // AuthType returns "relay".
 func (relayAuthInfo) AuthType() string { return "relay" }
@@ -25,8 +28,8 @@ type doorCredentials struct {
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c doorCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if _, relayed := conn.(*relayedConn); relayed {
-		return conn, relayAuthInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}, nil
+	if relayed, ok := conn.(*relayedConn); ok {
+		return conn, relayAuthInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, relayed}, nil
 	}
 	return c.TransportCredentials.ServerHandshake(conn)
 }

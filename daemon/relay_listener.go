@@ -20,6 +20,20 @@ type relayedConn struct {
 	net.Conn
 	stream string
 	first  []byte // of the goroutine that reads
+
+	begun chan struct{} // closed when a request has come, or the connection was closed
+	begin func()        // closes begun; may be called again
+}
+
+func newRelayedConn(conn net.Conn, stream string, first []byte) *relayedConn {
+	begun := make(chan struct{})
+	return &relayedConn{Conn: conn, stream: stream, first: first, begun: begun, begin: sync.OnceFunc(func() { close(begun) })}
+}
+
+// Close implements net.Conn.
+func (c *relayedConn) Close() error {
+	c.begin()
+	return c.Conn.Close()
 }
 
 // Read implements net.Conn.

@@ -216,6 +216,31 @@ func TestAServerBehindARelayDrains(t *testing.T) {
 	}
 }
 
+// gRPC waits for the handshakes of its connections before it stops.
+func TestServerBehindARelay_WithStreamsWithoutRequest_Stops(t *testing.T) {
+	for name, begins := range map[string]string{
+		"a part of the preface":                "PRI ",
+		"the preface":                          "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"the preface and settings, no request": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := hub(t, false)
+			o := open(t, remotely(url))
+			s := o.stream(url)
+			o.say(s, begins)
+			if _, err := o.through(url).Describe(o.ctx); err != nil { // by then what was sent before has come, too
+				t.Fatal(err)
+			}
+			o.stop(errOver)
+			o.stopNow(errOver)
+			<-o.served
+			if o.err != nil {
+				t.Errorf("Serve = %v", o.err)
+			}
+		})
+	}
+}
+
 // What makes no sense to try again ends the server, and it says why.
 func TestWhatARelayRefusesForGood(t *testing.T) {
 	locked := hub(t, true)
