@@ -168,7 +168,11 @@ func (s *confinedFiles) CloseFile(ctx context.Context, req *execwirev1.CloseFile
 // that the caller sends.
 func (s *confinedFiles) receives(ctx context.Context, lease *filehelper.Lease, head *execwirev1.UploadHead) error {
 	return lease.Receive(head.GetUploadId(), func() (func(), error) {
-		return s.counted(ctx, func(owner string) (func(), error) { return s.server.uploads.Count(owner, pathOf(head)) })
+		owner, err := caller(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return s.server.uploads.Count(owner, pathOf(head))
 	})
 }
 

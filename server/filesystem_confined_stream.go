@@ -34,14 +34,18 @@ func confinedStream[Req interface {
 	}
 	defer lease.Release()
 	if count != nil {
-		leave, err := s.counted(ctx, count)
+		owner, err := caller(ctx)
+		if err != nil {
+			return err
+		}
+		leave, err := count(owner)
 		if err != nil {
 			return err
 		}
 		defer leave()
 		defer lease.Lasting().Release()
 		// A helper that is lent no inotify instance opens one, or its answer says why it cannot.
-		_ = lease.Lend(ctx, s.server.watcher.Lend)
+		_ = lease.Lend(ctx, func() (int, func(), error) { return s.server.watcher.Lend(owner) })
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -62,16 +66,6 @@ func confinedStream[Req interface {
 		return nil
 	}
 	return fromHelper(ctx, lease, err)
-}
-
-// counted counts what a helper is about to have for the caller, whose other helpers
-// may have some too.
-func (s *confinedFiles) counted(ctx context.Context, count func(owner string) (leave func(), err error)) (leave func(), err error) {
-	owner, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return count(owner)
 }
 
 // DownloadFile implements the RPC.

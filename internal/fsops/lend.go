@@ -10,20 +10,38 @@ import (
 
 // Lend returns an inotify instance for the watcher of another process, which gets a
 // duplicate of the descriptor and calls [Watcher.Adopt]: a new one, or one in reserve if
-// the user can have no more; see Keep. giveBack is to be called once, when the other
-// process has ended: the watches that it left are removed. Lend does not block.
-func (w *Watcher) Lend() (fd int, giveBack func(), err error) {
-	fd, err = openInstance()
-	if err != nil {
+// the user can have no more; see Keep. The last half of the reserve is for owners that have
+// nothing of it. giveBack is to be called once, when the other process has ended: the
+// watches that it left are removed. Lend does not block.
+func (w *Watcher) Lend(owner string) (fd int, giveBack func(), err error) {
+	if fd, err = openInstance(); err == nil {
+		return fd, func() { w.takeBack(fd) }, nil
+	}
+	fd, ok := w.takeReserved(owner)
+	if !ok {
+		return 0, nil, err
+	}
+	return fd, func() {
+		w.takeBack(fd)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		last := len(w.reserve) - 1
-		if last < 0 {
-			return 0, nil, err
+		if w.lent[owner]--; w.lent[owner] == 0 {
+			delete(w.lent, owner)
 		}
-		fd, w.reserve = w.reserve[last], w.reserve[:last]
+	}, nil
+}
+
+// takeReserved takes an instance out of the reserve for the owner.
+func (w *Watcher) takeReserved(owner string) (fd int, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := len(w.reserve) - 1
+	if last < 0 || w.lent[owner] > 0 && len(w.reserve) <= w.reserved/2 {
+		return 0, false
 	}
-	return fd, func() { w.takeBack(fd) }, nil
+	fd, w.reserve = w.reserve[last], w.reserve[:last]
+	w.lent[owner]++
+	return fd, true
 }
 
 // takeBack puts an instance into the reserve if that is not full, and closes it

@@ -87,9 +87,35 @@ func TestTakeBack_WithAFullReserve_ClosesTheInstance(t *testing.T) {
 	}
 }
 
+func TestLend_FromTheReserve_KeepsHalfForOthers(t *testing.T) {
+	w := NewWatcher(WatcherOptions{})
+	w.Keep(8)
+	t.Cleanup(w.Close)
+	take := func(owner string) bool {
+		fd, ok := w.takeReserved(owner)
+		if ok {
+			t.Cleanup(func() { w.takeBack(fd) })
+		}
+		return ok
+	}
+	for n := range 5 {
+		if got, want := take("a"), n < 4; got != want {
+			t.Errorf("%d: the first owner gets one more: %v", n, got)
+		}
+	}
+	for _, owner := range []string{"b", "c", "d", "e"} {
+		if !take(owner) {
+			t.Errorf("owner %s gets none", owner)
+		}
+		if take(owner) {
+			t.Errorf("owner %s gets two", owner)
+		}
+	}
+}
+
 func TestAdopt_BeforeTheFirstWatch_WatchesWithTheInstance(t *testing.T) {
 	lending := NewWatcher(WatcherOptions{Watches: 1, AwaitedPaths: 1, Directories: 10, PendingBytes: 1 << 20})
-	fd, giveBack, err := lending.Lend()
+	fd, giveBack, err := lending.Lend("")
 	if err != nil {
 		t.Fatal(err)
 	}

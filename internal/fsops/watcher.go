@@ -38,6 +38,7 @@ type Watcher struct {
 	kept     bool           // guarded by mu; the instance stays when nobody watches
 	reserve  []int          // guarded by mu; instances that nobody has been lent
 	reserved int            // guarded by mu; how many of those there may be
+	lent     map[string]int // guarded by mu; instances that came from the reserve, by owner
 	users    int            // guarded by mu; of inotify
 	watches  map[string]int // guarded by mu; by owner
 	awaited  map[string]int // guarded by mu; by owner
@@ -46,7 +47,7 @@ type Watcher struct {
 // NewWatcher returns a watcher. Unless Keep is called it holds nothing while nobody
 // watches, so there is nothing to close.
 func NewWatcher(options WatcherOptions) *Watcher {
-	return &Watcher{options: options, watches: make(map[string]int), awaited: make(map[string]int)}
+	return &Watcher{options: options, watches: make(map[string]int), awaited: make(map[string]int), lent: make(map[string]int)}
 }
 
 // Keep opens the inotify instance, and as many in reserve for [Watcher.Lend] as it is
