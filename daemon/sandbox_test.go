@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -302,19 +302,21 @@ func TestAServerEndsWithAHelperThatHangs(t *testing.T) {
 // childCalled finds the child of this program that has a name.
 func childCalled(t *testing.T, name string) (pid int) {
 	t.Helper()
-	lists, err := filepath.Glob("/proc/self/task/*/children")
+	stats, err := filepath.Glob("/proc/[0-9]*/stat") // a child may change threads, and then their lists may all miss it
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, list := range lists {
-		children, _ := os.ReadFile(list) // of a thread that has ended there are none
-		for child := range strings.FieldsSeq(string(children)) {
-			argv, _ := os.ReadFile("/proc/" + child + "/cmdline")
-			if called, _, _ := strings.Cut(string(argv), "\x00"); called == name {
-				if pid, err = strconv.Atoi(child); err != nil {
-					t.Fatal(err)
-				}
-			}
+	for _, path := range stats {
+		stat, _ := os.ReadFile(path) // of a process that has ended there is none
+		argv, _ := os.ReadFile(filepath.Dir(path) + "/cmdline")
+		if called, _, _ := strings.Cut(string(argv), "\x00"); called != name {
+			continue
+		}
+		var child, parent int
+		_, _ = fmt.Sscan(string(stat), &child)
+		_, _ = fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %1s %d", new(string), &parent)
+		if parent == os.Getpid() {
+			pid = child
 		}
 	}
 	if pid == 0 {

@@ -154,22 +154,31 @@ func (s *soakServer) header(t testing.TB, principal string) http.Header {
 	return http.Header{"Authorization": {"Bearer " + string(token)}}
 }
 
-// left lists what a server may leave: control groups and temporary files.
-func (s *soakServer) left(t testing.TB) (names []string) {
+// keptControlGroups is how many empty control groups a server keeps for later processes.
+const keptControlGroups = 64
+
+// controlGroups lists those that the server has made for processes.
+func (s *soakServer) controlGroups(t testing.TB) []string {
 	t.Helper()
-	for _, dir := range []string{s.group, filepath.Join(s.dir, "own", "tmp")} {
-		err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-			if err != nil {
-				return nil //nolint:nilerr // it has gone meanwhile
-			}
-			if path != dir && (entry.IsDir() || dir != s.group) {
-				names = append(names, path)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	groups, err := filepath.Glob(filepath.Join(s.group, "*", "*", "cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return groups
+}
+
+// temporaryFiles lists what is in the directory for them.
+func (s *soakServer) temporaryFiles(t testing.TB) (names []string) {
+	t.Helper()
+	dir := filepath.Join(s.dir, "own", "tmp")
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err == nil && path != dir { // others have gone meanwhile
+			names = append(names, path)
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return names
 }

@@ -88,7 +88,8 @@ func TestHostileSoak(t *testing.T) {
 	n.round()
 	hub.round()
 	kernel := benchProcess{tb: t, pid: pid}
-	before, leftBefore := kernel.descriptors(), server.left(t)
+	eventually(t, "a control group is kept", func() bool { return len(server.controlGroups(t)) > 0 })
+	before, filesBefore := kernel.descriptors(), server.temporaryFiles(t)
 
 	did := &tally{counts: map[string]int{}}
 	end := time.Now().Add(howLong)
@@ -142,7 +143,10 @@ func TestHostileSoak(t *testing.T) {
 	}
 	eventually(t, "the descriptors of the attacks are closed", func() bool { return kernel.descriptors() <= before })
 	eventually(t, "the processes of the attacks are gone", func() bool { return len(descendants(pid)) == 0 })
-	eventually(t, "control groups and temporary files are gone", func() bool { return len(server.left(t)) <= len(leftBefore) })
+	eventually(t, "temporary files are gone", func() bool { return len(server.temporaryFiles(t)) <= len(filesBefore) })
+	eventually(t, "no more control groups are left than are kept for later processes", func() bool {
+		return len(server.controlGroups(t)) <= keptControlGroups
+	})
 	eventually(t, "abandoned uploads are gone", func() bool {
 		names, err := filepath.Glob(filepath.Join(server.dir, "own", "uploads", "*"))
 		hidden, errHidden := filepath.Glob(filepath.Join(server.dir, "own", "uploads", ".*"))

@@ -64,9 +64,8 @@ class Program:
 
     def kill_server(self) -> None:
         """Kills a server, of which this is the guardian, and waits for both."""
-        for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
-            for child in children.read_text().split():
-                os.kill(int(child), signal.SIGKILL)
+        for child in children(self.process.pid):
+            os.kill(child, signal.SIGKILL)
         self.process.wait(LONG)
 
     def __enter__(self) -> "Program":
@@ -75,6 +74,19 @@ class Program:
     def __exit__(self, *_: object) -> None:
         self.stop()
         self._log.close()
+
+
+def children(parent: int) -> List[int]:
+    """The children of a process, whichever of its threads has them: a thread may end at any time."""
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(stat.parent.name))
+    return found
 
 
 def serve(*flags: str, listen: str = "grpc://127.0.0.1:0") -> Program:

@@ -112,9 +112,22 @@ export class Program {
   }
 }
 
-function children(pid: number): number[] {
-  const tasks = `/proc/${pid}/task`;
-  return readdirSync(tasks).flatMap((task) => readFileSync(`${tasks}/${task}/children`, "utf8").split(" ").filter(Boolean).map(Number));
+/** The children of a process, whichever of its threads has them: a thread may end at any time. */
+function children(parent: number): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => parentOf(pid) === parent);
+}
+
+/** The parent of a process; NaN if it has ended. */
+function parentOf(pid: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  } catch {
+    return NaN;
+  }
 }
 
 /** Where a link leads; "" if it is gone. */
