@@ -39,12 +39,13 @@ func TestServer_AtTheLimitOfProcesses_LivesAndEndsTheBomb(t *testing.T) {
 		name   string
 		user   int
 		full   int // tasks of the user when the bomb can get no more, or nearly
+		calls  int // at once; the server has no more threads than those in advance and in reserve
 		launch func(t *testing.T) *command
 	}{
-		{"rlimit", bombedUser, 85, func(t *testing.T) *command {
+		{"rlimit", bombedUser, 85, 32, func(t *testing.T) *command {
 			return serveAs(t, bombedUser, 400, 120)
 		}},
-		{"pids cgroup", pidsUser, 145, func(t *testing.T) *command {
+		{"pids cgroup", pidsUser, 145, 16, func(t *testing.T) *command {
 			return serveAs(t, pidsUser, 150, 400)
 		}},
 	} {
@@ -63,7 +64,7 @@ func TestServer_AtTheLimitOfProcesses_LivesAndEndsTheBomb(t *testing.T) {
 			}
 			eventually(t, "the bomb has what it can get", func() bool { return tasksOf(tc.user) >= tc.full })
 			files := execwirev1.NewFileSystemServiceClient(conn)
-			expectServed(t, start, files)
+			expectServed(t, tc.calls, start, files)
 			answer, err := processes.TerminateProcess(testContext(t), &execwirev1.TerminateProcessRequest{ProcessId: "bomb",
 				Termination: &execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}}})
 			if err != nil {
@@ -80,23 +81,28 @@ func TestServer_AtTheLimitOfProcesses_LivesAndEndsTheBomb(t *testing.T) {
 	}
 }
 
-// expectServed makes many calls at once that need threads. Starts may be refused.
-func expectServed(t *testing.T, start func(id string, argv ...string) error, files execwirev1.FileSystemServiceClient) {
+// expectServed makes many calls that need threads, so many at once. Starts may be refused.
+func expectServed(t *testing.T, atOnce int, start func(id string, argv ...string) error, files execwirev1.FileSystemServiceClient) {
 	t.Helper()
-	var calls sync.WaitGroup
-	for i := range 256 {
-		calls.Go(func() {
-			if err := start(fmt.Sprint("many-", i), "/bin/true"); err != nil && status.Code(err) != codes.ResourceExhausted {
-				t.Errorf("a start at the limit = %v, want RESOURCE_EXHAUSTED", err)
-			}
-		})
-		calls.Go(func() {
-			if _, err := files.ReadFile(testContext(t), &execwirev1.ReadFileRequest{Path: "/proc/self/smaps"}); err != nil {
-				t.Errorf("a file cannot be read: %v", err)
+	var callers sync.WaitGroup
+	next := make(chan int)
+	for range atOnce {
+		callers.Go(func() {
+			for i := range next {
+				if err := start(fmt.Sprint("many-", i), "/bin/true"); err != nil && status.Code(err) != codes.ResourceExhausted {
+					t.Errorf("a start at the limit = %v, want RESOURCE_EXHAUSTED", err)
+				}
+				if _, err := files.ReadFile(testContext(t), &execwirev1.ReadFileRequest{Path: "/proc/self/smaps"}); err != nil {
+					t.Errorf("a file cannot be read: %v", err)
+				}
 			}
 		})
 	}
-	calls.Wait()
+	for i := range 256 {
+		next <- i
+	}
+	close(next)
+	callers.Wait()
 }
 
 // tasksOf counts the processes and threads of a user.

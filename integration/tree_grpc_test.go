@@ -52,8 +52,8 @@ func TestASourceTreeOverGRPC(t *testing.T) {
 					t.Errorf("only %d paths were changed", changed)
 				}
 				done, err = c.Push(testContext(t), source, there, all)
-				if err != nil || done.Skipped < 300 || done.Files < 30 || done.Deleted < 10 {
-					t.Errorf("syncing: %+v, %v", done, err)
+				if gone := removedFrom(source, first); err != nil || done.Skipped < 300 || done.Files < 30 || done.Deleted < gone || gone == 0 {
+					t.Errorf("syncing: %+v, %v; %d files and directories are gone", done, err, gone)
 				}
 				second.expect(t, "synced", there, true)
 
@@ -69,4 +69,16 @@ func TestASourceTreeOverGRPC(t *testing.T) {
 			})
 		}
 	}
+}
+
+// removedFrom counts the files and directories of a picture that a tree has no more, each directory with all below it
+// as one.
+func removedFrom(dir string, before picture) (gone int) {
+	for path := range before {
+		parent, err := os.Lstat(filepath.Join(dir, filepath.Dir(path)))
+		if _, lost := os.Lstat(filepath.Join(dir, path)); lost != nil && err == nil && parent.IsDir() {
+			gone++
+		}
+	}
+	return gone
 }
