@@ -209,6 +209,8 @@ func copyFile(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = in.Close() }()
+	syscall.ForkLock.RLock() // a child forked meanwhile would have the file open for writing, and it could not be executed
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
 	if err != nil {
 		t.Fatal(err)

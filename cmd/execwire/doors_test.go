@@ -121,7 +121,10 @@ func copyBinary(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "execwire")
-	if err := os.WriteFile(path, self, 0o755); err != nil {
+	syscall.ForkLock.RLock() // a child forked meanwhile would have the file open for writing, and it could not be executed
+	err = os.WriteFile(path, self, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return path

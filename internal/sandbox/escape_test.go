@@ -313,7 +313,10 @@ func copyProgram(t *testing.T, to string, mode os.FileMode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(to, content, 0o755); err != nil {
+	syscall.ForkLock.RLock() // a child forked meanwhile would have the file open for writing, and it could not be executed
+	err = os.WriteFile(to, content, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Chmod(to, uint32(mode)); err != nil {
