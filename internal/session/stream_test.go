@@ -195,7 +195,7 @@ func TestAttachmentIsToldWhatAStreamTookBeforeIt(t *testing.T) {
 				o.Lost()
 			}
 			c.attach(session.AttachRequest{AfterSeq: c.cursors()})
-			ctx, cancel := context.WithTimeoutCause(f.ctx, 5*time.Second, errors.New("the feed says nothing"))
+			ctx, cancel := context.WithTimeoutCause(f.ctx, time.Minute, errors.New("the feed says nothing"))
 			defer cancel()
 			if d, err := c.a.Next(ctx, 0); err != nil || d.Released != "p" {
 				t.Fatalf("the feed says %+v, %v", d, err)
