@@ -282,11 +282,15 @@ func TestKillSaysWhatItDid(t *testing.T) {
 
 		server.expectCommand(t, d, result{stdout: "sent SIGHUP to " + names["hup"] + "\n"}, "kill", "-s", "hup", names["hup"])
 		server.expectCommand(t, d, result{code: 9}, "wait", names["hup"])
-		got := run(t, nil, server.remotely(d, "kill", "--timeout", "50ms", names["gentle"], "nobody", names["stubborn"])...)
+		got := run(t, nil, server.remotely(d, "kill", names["gentle"], "nobody", names["hup"])...)
 		lines := strings.Split(got.stdout, "\n")
 		if got.code != 1 || len(lines) != 3 || !strings.HasPrefix(lines[0], "ended "+names["gentle"]+": ") ||
-			!strings.HasPrefix(lines[1], "ended "+names["stubborn"]+": ") || got.stderr != "execwire: nobody: process \"nobody\" does not exist\n" {
+			!strings.HasPrefix(lines[1], "had ended "+names["hup"]+": ") || got.stderr != "execwire: nobody: process \"nobody\" does not exist\n" {
 			t.Errorf("kill: %+v", got)
+		}
+		got = run(t, nil, server.remotely(d, "kill", "--timeout", "50ms", names["stubborn"])...)
+		if got.code != 0 || !strings.HasPrefix(got.stdout, "ended "+names["stubborn"]+": ") {
+			t.Errorf("kill of what ignores SIGTERM: %+v", got)
 		}
 		got = run(t, nil, server.remotely(d, "kill", "--force", "--json", names["quick"], "nobody")...)
 		type killed struct {
