@@ -56,7 +56,7 @@ type clients struct {
 type clientConn struct {
 	cancel   context.CancelCauseFunc
 	admitted admission // nil if no listener counts it
-	attached int       // guarded by clients.mu; feeds that have not ended
+	attached int       // guarded by clients.mu; feeds that were not passed on to their end
 }
 
 // newClients returns clients of nobody yet. It has nothing to be closed until it
@@ -216,7 +216,7 @@ func (c *clients) tellChange() {
 	}
 }
 
-// change says that a feed of a client has begun, or ended.
+// change says that a feed of a client has begun, or was passed on to its end.
 func (c *clients) change(one *clientConn, feeds int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

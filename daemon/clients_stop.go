@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -77,7 +76,7 @@ func (c *clients) cutOff(cause error) (cut int) {
 }
 
 // tracked are the calls of one client. It notices when the feed of its session
-// begins and ends, and has its connection in use while there is a call.
+// begins and is passed on, and has its connection in use while there is a call.
 type tracked struct {
 	grpc.ClientConnInterface
 	clients *clients
@@ -110,22 +109,8 @@ func (t *tracked) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	if method != execwirev1.SessionService_AttachSession_FullMethodName {
 		return stream, nil
 	}
+	// The gateway ends the context when the client has been told of what the feed said.
 	t.clients.change(t.client, 1)
-	return &trackedFeed{ClientStream: stream, ended: sync.OnceFunc(func() { t.clients.change(t.client, -1) })}, nil
-}
-
-// trackedFeed is the feed of a session.
-type trackedFeed struct {
-	grpc.ClientStream
-	ended func()
-}
-
-// RecvMsg implements grpc.ClientStream. Whoever receives the end of the feed has
-// passed on what came before it.
-func (f *trackedFeed) RecvMsg(m any) error {
-	err := f.ClientStream.RecvMsg(m)
-	if err != nil {
-		f.ended()
-	}
-	return err
+	context.AfterFunc(ctx, func() { t.clients.change(t.client, -1) })
+	return stream, nil
 }

@@ -90,6 +90,7 @@ type connection struct {
 	records map[string]*process // guarded by mu; by core id
 	ended   *ending             // guarded by mu; how we ended the connection
 	leaving bool                // guarded by mu; the client ended it normally
+	allSaid chan struct{}       // guarded by mu; closed when nothing received is left to be said; nil: nobody waits
 
 	marks watermarks
 }

@@ -43,10 +43,13 @@ func (c *connection) isReady() bool {
 }
 
 // feedEnded ends the connection whose session has ended or is lost, unless it is
-// what the client wanted.
+// what the client wanted. What was received before is said first; whoever has taken
+// the session over gets it again.
 func (c *connection) feedEnded(err error) {
 	if reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER {
 		c.session.taken.Store(true)
+	} else {
+		c.awaitAllSaid()
 	}
 	if c.ctx.Err() != nil || c.isLeaving() {
 		return
@@ -73,6 +76,34 @@ func (c *connection) queue(id string, events []*execwirev1.ProcessEvent) (*proce
 	p := c.record(id)
 	p.add(events)
 	return p, c.maySay(p)
+}
+
+// awaitAllSaid waits until the client was told of all that was received, or is gone:
+// events are said by others, too, when they were held back.
+func (c *connection) awaitAllSaid() {
+	said := make(chan struct{})
+	c.mu.Lock()
+	c.allSaid = said
+	c.noteAllSaid()
+	c.mu.Unlock()
+	select {
+	case <-said:
+	case <-c.ctx.Done():
+	}
+}
+
+// noteAllSaid ends the wait for it if nothing is left to be said. mu is held.
+func (c *connection) noteAllSaid() {
+	if c.allSaid == nil {
+		return
+	}
+	for _, p := range c.records {
+		if p.saying || len(p.pending) > 0 {
+			return
+		}
+	}
+	close(c.allSaid)
+	c.allSaid = nil
 }
 
 // receiveEvents notes that the process is so far and returns what of it is to be

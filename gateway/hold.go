@@ -182,6 +182,7 @@ func (c *connection) nextToSay(p *process) (next news, more bool) {
 		return news{events: c.receiveEvents(p, events)}, true
 	}
 	p.saying = false
+	c.noteAllSaid()
 	c.limitHolds(p)
 	c.forget(p)
 	return news{}, false

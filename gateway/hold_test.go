@@ -4,9 +4,14 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // course returns what was read since the beginning: the ids of answers, and the
@@ -57,6 +62,46 @@ func TestAHoldThatEndsKeepsTheOrderOfEvents(t *testing.T) {
 			t.Fatalf("%d: the exit precedes the output", i)
 		}
 	}
+}
+
+// TestTheEndOfTheFeedIsSaidAfterWhatPrecedesIt has a client not read while another
+// goroutine than that of the feed says what was held back.
+func TestTheEndOfTheFeedIsSaidAfterWhatPrecedesIt(t *testing.T) {
+	draining, err := status.New(codes.Unavailable, "draining").WithDetails(&errdetails.ErrorInfo{Domain: coreErrors, Reason: "DRAINING"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s, core := newScriptedCore(t)
+		c, cl := core.serveHere()
+		cl.initialize("")
+		r := &request{connection: c}
+		r.hold("p", false, time.Hour)
+		s.say("p", 1)
+		synctest.Wait()
+		read := make(chan struct{}) // closed when the client reads
+		cl.pipe.fault = func(call string, _ []byte) bool {
+			if call == "Send" {
+				<-read
+			}
+			return false
+		}
+		var releasing sync.WaitGroup
+		releasing.Go(r.release)
+		synctest.Wait()
+		s.sendEvents("p", exitedEvent(2), closedEvent(3))
+		s.end <- draining.Err()
+		synctest.Wait()
+		if c.ctx.Err() != nil {
+			t.Error("the connection has ended before the client was told of the end")
+		}
+		close(read)
+		releasing.Wait()
+		cl.expectCourse("event 1", "event 2", "event 3")
+		if c.ctx.Err() == nil {
+			t.Error("the connection has not ended")
+		}
+	})
 }
 
 // TestAnAnswerThatIsThereIsWaitedFor has a request that was carried out be slow to
