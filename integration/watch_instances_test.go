@@ -49,7 +49,7 @@ func TestWatch_WithReservedInstancesThatWereUsed_Works(t *testing.T) {
 	server := serveAs(t, instancesUser, 400, 400, "EXECWIRE_SANDBOX_BACKENDS=landlock", "EXECWIRE_FILE_HELPERS_PER_PRINCIPAL=1")
 	conn := dial(t, "tcp", server.address(tcpDoor))
 	takeAllInstances(t, conn)
-	for range 10 { // the reserve has 8
+	for range 10 { // the reserve has 8 at most
 		dir := publicDir(t)
 		policy := writableAlone(dir) // which has a helper of its own
 		eventually(t, "the helper of the watch before gives way", func() bool {

@@ -5,6 +5,9 @@ package server
 import (
 	"context"
 	"log/slog"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,7 +148,7 @@ func New(cfg Config) *Server {
 	if cfg.KeepWatcher {
 		reserve := 0
 		if cfg.Sandboxes != nil {
-			reserve = min(instanceReserve, cfg.Limits.FileHelpersTotal)
+			reserve = min(instanceReserve(), cfg.Limits.FileHelpersTotal)
 		}
 		s.watcher.Keep(reserve)
 	}
@@ -154,7 +157,13 @@ func New(cfg Config) *Server {
 
 // instanceReserve is how many inotify instances are kept for helpers: those of so many
 // policies and sessions watch at once while other programs of the user have all instances.
-const instanceReserve = 8
+// It is 2 to 8, and between them a 64th of what a user may have, so that many servers of
+// one user leave instances to others: by default a user may have 128.
+func instanceReserve() int {
+	most, _ := os.ReadFile("/proc/sys/fs/inotify/max_user_instances") // unknown is few
+	n, _ := strconv.Atoi(strings.TrimSpace(string(most)))
+	return max(2, min(n/64, 8))
+}
 
 // Register adds the services to a gRPC server or an in-process channel.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
