@@ -15,8 +15,8 @@ import (
 // eventlog.Limits.MaxHeldBytes, but counted once the process has closed.
 //
 // When there is no room for a new process, records of those that are at rest give
-// way: first those whose exit was seen, then the others, each the ones that have been
-// at rest longest.
+// way: those of the principal that is charged most, first the ones whose exit was seen,
+// then the others, each the ones that have been at rest longest.
 //
 // No principal locks out the others: of an eighth of the total a principal gets
 // something only while it holds nothing that does not give way, or stays within a 64th.
@@ -25,12 +25,17 @@ type budget struct {
 	most int64 // 0: no limit
 
 	mu        sync.Mutex
-	charged   int64      // guarded by mu; of all processes
-	seen      *list.List // guarded by mu; of *Process, those at rest whose exit was seen, oldest first
-	unseen    *list.List // guarded by mu; the other ones at rest
-	evictable int64      // guarded by mu; what both are charged
+	charged   int64             // guarded by mu; of all processes
+	evictable int64             // guarded by mu; of those at rest
+	shares    map[string]*share // guarded by mu; by principal, of those that are charged
+}
 
-	held map[string]int64 // guarded by mu; by principal, what does not give way
+// share is what one principal is charged.
+type share struct {
+	held      int64     // what does not give way
+	evictable int64     // the rest
+	seen      list.List // of *Process, those at rest whose exit was seen, oldest first
+	unseen    list.List // the other ones at rest
 }
 
 // Parts of a total, as divisors.
@@ -43,12 +48,12 @@ const (
 type charge struct {
 	bytes   int64         // guarded by budget.mu
 	owner   string        // the principal
-	list    *list.List    // guarded by budget.mu; budget.seen, budget.unseen, or nil: not at rest
+	list    *list.List    // guarded by budget.mu; share.seen, share.unseen, or nil: not at rest
 	element *list.Element // guarded by budget.mu; in list
 }
 
 func newBudget(most int64) *budget {
-	return &budget{most: most, seen: list.New(), unseen: list.New(), held: make(map[string]int64)}
+	return &budget{most: most, shares: make(map[string]*share)}
 }
 
 // reserved is what a process is charged until it has closed.
@@ -84,26 +89,34 @@ func described(spec *process.Spec) int64 {
 func (b *budget) reserve(p *Process, bytes int64) (victims []eviction, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.most > 0 && b.charged-b.evictable+bytes > available(b.most, b.held[p.charge.owner], bytes) {
+	if b.most > 0 && b.charged-b.evictable+bytes > available(b.most, b.share(p).held, bytes) {
+		b.forget(p)
 		return nil, false
 	}
-	for b.most > 0 && b.charged+bytes > b.most {
-		first := b.seen.Front()
-		if first == nil {
-			first = b.unseen.Front()
-		}
-		v := eviction{process: first.Value.(*Process)}
-		v.bytes = v.process.charge.bytes
-		b.take(v.process)
-		b.hold(v.process, -v.bytes)
-		b.charged -= v.bytes
-		v.process.charge.bytes = 0
-		victims = append(victims, v)
+	b.add(p, bytes)
+	for b.most > 0 && b.charged > b.most {
+		victim := b.oldestOfHeaviest()
+		victims = append(victims, eviction{victim, victim.charge.bytes})
+		b.take(victim)
+		b.add(victim, -victim.charge.bytes)
 	}
-	b.charged += bytes
-	b.hold(p, bytes)
-	p.charge.bytes = bytes
 	return victims, true
+}
+
+// oldestOfHeaviest returns the process at rest that gives way first; there must be one.
+// It looks at all principals. mu is held.
+func (b *budget) oldestOfHeaviest() *Process {
+	var heaviest *share
+	for _, s := range b.shares {
+		if s.seen.Len()+s.unseen.Len() > 0 && (heaviest == nil || s.held+s.evictable > heaviest.held+heaviest.evictable) {
+			heaviest = s
+		}
+	}
+	first := heaviest.seen.Front()
+	if first == nil {
+		first = heaviest.unseen.Front()
+	}
+	return first.Value.(*Process)
 }
 
 // available returns what of a total all principals may have together if one of
@@ -115,12 +128,40 @@ func available(total, held, more int64) int64 {
 	return total - total/reservedShare
 }
 
-// hold counts more that does not give way, or less, for the principal of a process.
-// mu is held.
-func (b *budget) hold(p *Process, more int64) {
-	if b.held[p.charge.owner] += more; b.held[p.charge.owner] == 0 {
-		delete(b.held, p.charge.owner)
+// share is that of the principal of a process. mu is held.
+func (b *budget) share(p *Process) *share {
+	s := b.shares[p.charge.owner]
+	if s == nil {
+		s = new(share)
+		b.shares[p.charge.owner] = s
 	}
+	return s
+}
+
+// forget drops that share if there is nothing in it. mu is held.
+func (b *budget) forget(p *Process) {
+	if s := b.shares[p.charge.owner]; s.held == 0 && s.seen.Len() == 0 && s.unseen.Len() == 0 {
+		delete(b.shares, p.charge.owner)
+	}
+}
+
+// add charges a process more, or less. mu is held.
+func (b *budget) add(p *Process, more int64) {
+	s := b.share(p)
+	b.charged += more
+	s.held += more
+	p.charge.bytes += more
+	if p.charge.list != nil {
+		b.yield(s, more)
+	}
+	b.forget(p)
+}
+
+// yield has more of what a principal is charged give way, or less. mu is held.
+func (b *budget) yield(s *share, more int64) {
+	s.held -= more
+	s.evictable += more
+	b.evictable += more
 }
 
 // eviction is a process whose record has to go, and what it was charged.
@@ -136,13 +177,7 @@ func (b *budget) resize(p *Process, bytes int64) {
 	if bytes == 0 {
 		b.take(p)
 	}
-	b.charged += bytes - p.charge.bytes
-	if p.charge.list != nil {
-		b.evictable += bytes - p.charge.bytes
-	} else {
-		b.hold(p, bytes-p.charge.bytes)
-	}
-	p.charge.bytes = bytes
+	b.add(p, bytes-p.charge.bytes)
 }
 
 // rest lets the record of a process give way to others, before or after those whose
@@ -150,17 +185,17 @@ func (b *budget) resize(p *Process, bytes int64) {
 func (b *budget) rest(p *Process, seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	to := b.unseen
+	s := b.share(p)
+	to := &s.unseen
 	if seen {
-		to = b.seen
+		to = &s.seen
 	}
 	if p.charge.list == to {
 		return
 	}
 	b.take(p)
 	p.charge.list, p.charge.element = to, to.PushBack(p)
-	b.evictable += p.charge.bytes
-	b.hold(p, -p.charge.bytes)
+	b.yield(s, p.charge.bytes)
 }
 
 // rouse ends that.
@@ -175,8 +210,7 @@ func (b *budget) take(p *Process) {
 	if p.charge.list != nil {
 		p.charge.list.Remove(p.charge.element)
 		p.charge.list, p.charge.element = nil, nil
-		b.evictable -= p.charge.bytes
-		b.hold(p, p.charge.bytes)
+		b.yield(b.shares[p.charge.owner], -p.charge.bytes)
 	}
 }
 

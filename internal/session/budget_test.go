@@ -29,8 +29,8 @@ func TestBudgetTakesTheOldestAndNoMoreThanItMust(t *testing.T) {
 	if _, ok := b.reserve(&Process{}, 81); ok {
 		t.Error("there is room for 81 bytes beside 20 that must stay")
 	}
-	if b.charged != 80 || b.seen.Len() != 3 {
-		t.Errorf("a refusal left %d bytes charged, %d at rest", b.charged, b.seen.Len())
+	if b.charged != 80 || b.shares[""].seen.Len() != 3 {
+		t.Errorf("a refusal left %d bytes charged, %d at rest", b.charged, b.shares[""].seen.Len())
 	}
 	victims, ok := b.reserve(&Process{}, 50)
 	if !ok || len(victims) != 2 || victims[0].process != old[1] || victims[1].process != old[2] {
@@ -64,7 +64,7 @@ func TestVictimThatIsTakenUpIsChargedAgain(t *testing.T) {
 			t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable)
 		}
 		b.resize(p, 0)
-		if b.charged != 60 || b.evictable != 0 || b.seen.Len() != 0 {
+		if b.charged != 60 || b.evictable != 0 || b.shares[""].seen.Len() != 0 {
 			t.Errorf("%d bytes are charged once it is gone, %d evictable", b.charged, b.evictable)
 		}
 	}
@@ -128,8 +128,35 @@ func TestBudget_FullOfOnePrincipal_HasSpaceForOthers(t *testing.T) {
 		b.resize(p, 5)
 		b.resize(p, 0)
 	}
-	if b.charged != 2*each || len(b.held) != 2 || b.held["a"] != each {
-		t.Errorf("%d bytes are charged, by principal %v", b.charged, b.held)
+	if b.charged != 2*each || len(b.shares) != 2 || b.shares["a"].held != each {
+		t.Errorf("%d bytes are charged, of %d principals", b.charged, len(b.shares))
+	}
+}
+
+// A principal that uses the budget up evicts its own records, and not the older ones of
+// principals that have less.
+func TestBudget_FullOfOnePrincipal_EvictsItsRecordsFirst(t *testing.T) {
+	b := newBudget(100)
+	newOf := func(owner string, bytes int64, seen bool) *Process {
+		p := &Process{charge: charge{owner: owner}}
+		if victims, ok := b.reserve(p, bytes); !ok || len(victims) > 0 {
+			t.Fatalf("there is no room for %d bytes beside %d", bytes, b.charged)
+		}
+		b.rest(p, seen)
+		return p
+	}
+	light := newOf("light", 10, true)
+	unseen, seen := newOf("heavy", 40, false), newOf("heavy", 40, true)
+	victims, ok := b.reserve(&Process{charge: charge{owner: "heavy"}}, 75)
+	if !ok || len(victims) != 2 || victims[0].process != seen || victims[1].process != unseen {
+		t.Fatalf("the victims are %v, %v", victims, ok)
+	}
+	if b.charged != 85 || b.evictable != 10 || light.charge.list == nil {
+		t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable)
+	}
+	// One that has nothing evicts the one that has most, of those that have records.
+	if victims, ok := b.reserve(&Process{charge: charge{owner: "new"}}, 20); !ok || len(victims) != 1 || victims[0].process != light {
+		t.Errorf("the victims are %v, %v", victims, ok)
 	}
 }
 
