@@ -271,21 +271,24 @@ func TestAnOldKernelKillsThoseInTheControlGroupOneByOne(t *testing.T) {
 }
 
 func TestARestartFindsACleanPlace(t *testing.T) {
-	c := withCgroups(t) // of a server that lives
+	parent := cgroupsOfTest(t)    // a server that starts elsewhere meanwhile would clean up, too
+	c, err := OpenCgroups(parent) // of a server that lives
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := newSupervisor(t, Config{Cgroups: c})
 	p, err := s.Start(testContext(t), shell("exec sleep 1000"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := startOther(t)
-	parent := filepath.Dir(c.place.dir)
+	other := startOther(t, parent)
 	foreign := filepath.Join(parent, fmt.Sprintf("%sof-test-%d", cgroupPrefix, os.Getpid()))
 	if err := os.Mkdir(foreign, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Remove(foreign)
 
-	if err := SweepCgroups("auto"); err != nil {
+	if err := SweepCgroups(parent); err != nil {
 		t.Error(err)
 	}
 	if got := len(other.tribe.alive()); got != 3 || !alive(p.PID()) {
@@ -298,7 +301,10 @@ func TestARestartFindsACleanPlace(t *testing.T) {
 	if got := len(other.tribe.alive()); got == 0 {
 		t.Error("nobody outlived the server, so there is nothing to clean up")
 	}
-	fresh := withCgroups(t)
+	fresh, err := OpenCgroups(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
 	other.tribe.wantExtinct("after the next server's start")
 	if _, err := os.Stat(other.place); !os.IsNotExist(err) {
 		t.Errorf("the place of the server that is gone is left: %v", err)
@@ -369,9 +375,8 @@ func TestCgroups_LocksOfOtherPrograms(t *testing.T) {
 // TestCgroups_FreshDirectory is one that a server has made and not locked yet. It may be removed only as long as nothing
 // is in it; its server then makes another one.
 func TestCgroups_FreshDirectory(t *testing.T) {
-	first := withCgroups(t)
-	parent := cgroupPlace{dir: filepath.Dir(first.place.dir)}
-	if err := first.Close(); err != nil {
+	parent, err := findCgroups(cgroupsOfTest(t))
+	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})

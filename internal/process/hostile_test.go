@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -51,6 +52,23 @@ func withCgroups(t testing.TB) *Cgroups {
 		t.Skip("no cgroup v2 tree can be written to, so that rung is not tested")
 	}
 	return c
+}
+
+// cgroupsOfTest makes a directory for control groups that no other test nor server cleans up, and skips a test like
+// withCgroups.
+func cgroupsOfTest(t testing.TB) string {
+	t.Helper()
+	shared := withCgroups(t)
+	dir := filepath.Join(filepath.Dir(shared.place.dir), fmt.Sprintf("execwire-test-%d-%s", os.Getpid(), t.Name()))
+	if err := errors.Join(shared.Close(), os.Mkdir(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func (s strength) supervisor(t testing.TB) *Supervisor {
@@ -561,7 +579,7 @@ func TestOthersAreNotTouched(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = bystander.Process.Kill(); _ = bystander.Wait() }()
-		other := startOther(t)
+		other := startOther(t, "auto")
 		h := newTribe(t, "session", "stopped")
 		s := strength.supervisor(t)
 		p := h.startReady(s)

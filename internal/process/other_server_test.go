@@ -22,7 +22,7 @@ type otherServer struct {
 
 func init() {
 	testproc.Register("other-server", func(args []string) int {
-		groups, err := OpenCgroups("auto")
+		groups, err := OpenCgroups(args[1])
 		if err != nil {
 			return 1
 		}
@@ -53,10 +53,11 @@ func init() {
 	})
 }
 
-func startOther(t *testing.T) *otherServer {
+// startOther starts one whose control groups are in a directory, see [OpenCgroups].
+func startOther(t *testing.T, where string) *otherServer {
 	t.Helper()
 	o := &otherServer{tribe: newTribe(t)}
-	argv := testproc.Argv("other-server", o.tribe.report)
+	argv := testproc.Argv("other-server", o.tribe.report, where)
 	o.Cmd = exec.Command(argv[0], argv[1:]...)
 	var err error
 	if o.stdin, err = o.StdinPipe(); err != nil {
